@@ -1,0 +1,128 @@
+"""What a method may ask of a model on a batch, with the parameters given as a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from fedprior.models import Frozen
+from fedprior.vectors import Vector
+
+
+class Batch(NamedTuple):
+    """Samples with a mask, so that a short batch has the shape of a full one."""
+
+    x: Array  # [B, ...]
+    y: Array  # [B]
+    mask: Array  # [B], 1 for a sample, 0 for filling
+
+    @property
+    def weight(self) -> Array:
+        """Weights [B] of the mean over the real samples."""
+        return self.mask / jnp.maximum(jnp.sum(self.mask), 1)
+
+
+class Problem(eqx.Module):
+    """A loss over batches. Subclasses give ``init`` and ``losses``; a classifier also gives ``logits``."""
+
+    def init(self, key: Array) -> Vector:
+        """Draw a starting point."""
+        raise NotImplementedError
+
+    def losses(self, w: Vector, batch: Batch) -> Array:
+        """Per-sample losses [B]."""
+        raise NotImplementedError
+
+    def loss(self, w: Vector, batch: Batch) -> Array:
+        """f(w; B): the mean loss over the batch's real samples."""
+        return jnp.sum(batch.weight * self.losses(w, batch))
+
+    def grad(self, w: Vector, batch: Batch) -> Vector:
+        """The gradient of f(w; B)."""
+        return cast(Vector, jax.grad(self.loss)(w, batch))
+
+    def logits(self, w: Vector, x: Array) -> Array:
+        """Scores [B, C]."""
+        raise NotImplementedError(f"{type(self).__name__} has no logits")
+
+    def features(self, w: Vector, x: Array) -> Array:
+        """Input of the last layer [B, d]."""
+        raise NotImplementedError(f"{type(self).__name__} has no features")
+
+    def head_mask(self, w: Vector) -> Vector:
+        """A vector that is 1 on the last layer's parameters and 0 elsewhere."""
+        raise NotImplementedError(f"{type(self).__name__} has no head")
+
+
+ModelBuilder = Callable[[Array], eqx.Module]
+
+
+def _trainable(model: eqx.Module) -> Any:
+    """Mark what is trained: every floating-point array that is not wrapped in Frozen."""
+    return jax.tree.map(
+        lambda leaf: not isinstance(leaf, Frozen) and eqx.is_inexact_array(leaf),
+        model,
+        is_leaf=lambda leaf: isinstance(leaf, Frozen),
+    )
+
+
+class Classifier(Problem):
+    """Softmax classification with any Equinox model.
+
+    ``model`` is a function of a key that builds the model, or a model (then every run starts from its weights). A model
+    with a ``logits`` method is called on whole batches; any other is called on one sample and mapped over the batch.
+
+    >>> problem = Classifier(lambda key: eqx.nn.Linear(3, 2, key=key), n_classes=2)
+    >>> w = problem.init(jax.random.key(0))
+    >>> w.size, problem.logits(w, jnp.ones((5, 3))).shape
+    (8, (5, 2))
+    """
+
+    rest: Any  # the model without its trained arrays: frozen arrays are passed to the program, not compiled into it
+    start: Vector | None
+    build: ModelBuilder | None = eqx.field(static=True)
+    n_classes: int = eqx.field(static=True)
+
+    def __init__(self, model: ModelBuilder | eqx.Module, n_classes: int):
+        given = isinstance(model, eqx.Module)
+        built = cast(eqx.Module, model) if given else cast(ModelBuilder, model)(jax.random.key(0))
+        params, self.rest = eqx.partition(built, _trainable(built))
+        self.start = Vector(params) if given else None
+        self.build = None if given else cast(ModelBuilder, model)
+        self.n_classes = n_classes
+
+    def init(self, key: Array) -> Vector:
+        """Draw the model's own initial parameters."""
+        if self.build is None:
+            assert self.start is not None
+            return self.start
+        model = self.build(key)
+        return Vector(eqx.filter(model, _trainable(model)))
+
+    def model(self, w: Vector) -> Any:
+        """Put the parameters back into the model."""
+        return eqx.combine(w.tree, self.rest, is_leaf=lambda leaf: leaf is None)
+
+    def losses(self, w: Vector, batch: Batch) -> Array:
+        """Cross-entropy per sample."""
+        log_p = jax.nn.log_softmax(self.logits(w, batch.x))
+        return -jnp.take_along_axis(log_p, batch.y[:, None], axis=1)[:, 0]
+
+    def logits(self, w: Vector, x: Array) -> Array:
+        """Scores [B, C]."""
+        model = self.model(w)
+        return cast(Array, model.logits(x) if hasattr(model, "logits") else jax.vmap(model)(x))
+
+    def features(self, w: Vector, x: Array) -> Array:
+        """Input of the model's last linear layer [B, d]."""
+        return cast(Array, self.model(w).features(x))
+
+    def head_mask(self, w: Vector) -> Vector:
+        """1 on ``model.head``, 0 elsewhere."""
+        zeros = w.map(jnp.zeros_like)
+        return Vector(eqx.tree_at(lambda m: m.head, zeros.tree, replace_fn=lambda h: jax.tree.map(jnp.ones_like, h)))

@@ -1,0 +1,80 @@
+"""Tricks that compose with any method: a wrapper changes one function and passes the others on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jax import Array
+
+from fedprior.errors import FedpriorError
+from fedprior.method import Data, Info, Method, Mixture, Problem
+from fedprior.vectors import Tree, Vector
+
+
+@dataclass(frozen=True)
+class Wrapped(Method):
+    """A method that does what its base does."""
+
+    base: Method
+
+    def client(self, w0: Vector, key: Array) -> Tree:
+        """As the base."""
+        return self.base.client(w0, key)
+
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
+        """As the base."""
+        return self.base.server(problem, w0, n_clients, key)
+
+    def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
+        """As the base."""
+        return self.base.send(server, i, key)
+
+    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+        """As the base."""
+        return self.base.local(problem, client, down, data, key)
+
+    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+        """As the base."""
+        return self.base.merge(server, ups, weights, ids, key)
+
+    def global_model(self, server: Tree) -> Vector | None:
+        """As the base."""
+        return self.base.global_model(server)
+
+    def with_global_model(self, server: Tree, w: Vector) -> Tree:
+        """As the base."""
+        return self.base.with_global_model(server, w)
+
+    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+        """As the base."""
+        return self.base.personal_model(problem, client, down, data, key)
+
+    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+        """As the base."""
+        return self.base.join(problem, down, data, key)
+
+    def idle(self) -> list[str]:
+        """As the base."""
+        return self.base.idle()
+
+
+@dataclass(frozen=True)
+class Relaxed(Wrapped):
+    """Server relaxation: w <- (1 - beta) w + beta merge(w); beta = 2 is the paper's aggregation momentum (AM).
+
+    Algorithm 1, line 12 of the paper, after Karimireddy et al. 2020 and Dinh et al. 2020.
+    """
+
+    beta: float = 1.0
+
+    def rules(self) -> list[tuple[str, str, bool]]:
+        """Zero would freeze the server."""
+        return [("beta", "it must be a finite number above 0 (0 would freeze the server)", 0 < self.beta < float("inf"))]
+
+    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+        """Merge, then move the global model beta times as far."""
+        merged = self.base.merge(server, ups, weights, ids, key)
+        old, new = self.base.global_model(server), self.base.global_model(merged)
+        if old is None or new is None:
+            raise FedpriorError(f"beta acts on a global model, and {type(self.base).__name__} has none; leave beta out")
+        return self.base.with_global_model(merged, (1 - self.beta) * old + self.beta * new)

@@ -77,6 +77,14 @@ def round_of_one_client(
     return client, cursor + data.drawn, up, info
 
 
+def merge_of_one_round(method: Method, state: State, ups: Tree, ids: Array, sizes: Array, weights: str) -> Tree:
+    """The server's part of a round: uploads [S, ...] of clients ids [S] with sizes [S] -> its new state."""
+    key = stream(jax.random.wrap_key_data(state.seed), Stream.MERGE, state.round)
+    share = sizes.astype(jnp.result_type(float)) if weights == "samples" else jnp.ones(sizes.shape)
+    server, ups, share = lax.optimization_barrier((state.server, ups, share / jnp.sum(share)))
+    return lax.optimization_barrier(method.merge(server, ups, share, ids, key))
+
+
 class Engine:
     """Runs one method on one federation.
 
@@ -114,7 +122,7 @@ class Engine:
             raise unknown("weights", weights, WEIGHTS)
         if batch_size < 1 or chunk < 1:
             raise FedpriorError(f"batch size {batch_size} and chunk {chunk} must be at least 1")
-        self._select, self._weights = selections.find(selection), weights
+        self._select, self.weights = selections.find(selection), weights
         self.fleet = Fleet(n, devices, chunk)
         self._arrays, self._static = eqx.partition(problem, eqx.is_array)
         self._arrays = self.fleet.replicate(self._arrays)
@@ -173,10 +181,9 @@ class Engine:
         clients, cursor, ups, info = self.fleet.shard_map(
             train, in_specs=(layout, P(), P(), P()), out_specs=(P(CLIENTS), P(CLIENTS), P(), P())
         )(state, arrays, samples, ids)
-        weights = samples.size[ids].astype(jnp.result_type(float)) if self._weights == "samples" else jnp.ones(len(ids))
-        server = self.fleet.shard_map(self.method.merge, in_specs=P(), out_specs=P())(
-            state.server, ups, weights / jnp.sum(weights), ids, stream(run, Stream.MERGE, state.round)
-        )
+        merge = partial(merge_of_one_round, self.method, weights=self.weights)
+        here = state._replace(clients=(), cursor=jnp.zeros(()))  # the server sees no client's state
+        server = self.fleet.shard_map(merge, in_specs=P(), out_specs=P())(here, ups, ids, samples.size[ids])
         return State(state.round + 1, state.seed, server, clients, cursor), info
 
     def _client(self, state: State, arrays: Any, samples: Samples) -> Callable[..., tuple[Tree, Array, Tree, Info]]:

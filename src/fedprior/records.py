@@ -60,7 +60,7 @@ def pack(state: State, n_clients: int) -> dict[str, np.ndarray]:
     """A state as named arrays, without the idle places that fill up the devices."""
     real = state._replace(**{part: jax.tree.map(lambda x: x[:n_clients], getattr(state, part)) for part in ("clients", "cursor")})
     return {
-        name: np.ascontiguousarray(jax.device_get(jax.random.key_data(leaf) if _is_key(leaf) else leaf))
+        name: np.array(jax.device_get(jax.random.key_data(leaf) if _is_key(leaf) else leaf))
         for name, leaf in _named(real).items()
     }
 

@@ -65,6 +65,11 @@ def test_picture_is_written_for_any_size(tmp_path, clients, classes):
     assert mpl.get_backend(auto_select=False) == before
 
 
+def test_picture_may_be_written_beside_and_moved(tmp_path):
+    picture(by_hand(), 2, tmp_path / "p.svg.tmp", "a title")
+    assert b"<svg" in (tmp_path / "p.svg.tmp").read_bytes()
+
+
 @pytest.mark.parametrize("path", ["absent/p.png", "p.unknown"])
 def test_picture_tells_where_it_cannot_write(tmp_path, path):
     with pytest.raises(FedpriorError, match="cannot write the picture"):

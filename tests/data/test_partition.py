@@ -83,6 +83,20 @@ def test_mnist_is_the_procedure_written_out():
             assert [(i, p.y[i]) for i in mine] == given_part
 
 
+def test_cifar10_takes_its_test_samples_first():
+    """With seed 1, `random` gives the requests of all turns first and then shuffles client 0's list."""
+    p = parts.lognormal(CIFAR, clients=20, labels_per_client=3, rule="cifar10")
+    python = random.Random(1)
+    for _ in range(60):
+        python.randint(300, 600)
+    own = sorted(np.concatenate([p.train[0], p.test[0]]).tolist())
+    floor = [i for label in range(3) for i in range(6000 * label, 6000 * label + 10)]
+    order = floor + [i for i in own if i not in set(floor)]
+    python.shuffle(order)
+    assert p.test[0].tolist() + p.train[0].tolist() == order
+    assert len(p.train[0]) == int(0.75 * len(order))
+
+
 def test_released_labels_repeat_the_error_in_train_and_test():
     right = parts.lognormal(MNIST, clients=100, labels_per_client=3)
     wrong = parts.lognormal(MNIST, clients=100, labels_per_client=3, labels="released")
@@ -221,6 +235,13 @@ def test_grouped_leaves_small_users_out():
     group = np.repeat([0, 1, 2, 3], [1, 5, 5, 5])
     p = parts.grouped(np.zeros(16, int), group, clients=1, floor=1, min_samples=3)
     assert sorted(held(p).tolist()) == list(range(1, 16))
+
+
+def test_hold_out_leaves_a_single_sample_in_train():
+    p = parts.check(Partition((np.array([0]), np.array([1, 2])), (np.array([3]), np.array([4])), np.zeros(5, int)))
+    train, validation = parts.hold_out(p, fraction=0.9)
+    assert [len(a) for a in train] == [1, 1]
+    assert [len(a) for a in validation] == [0, 1]
 
 
 def test_one_client_s_hold_out_does_not_depend_on_the_others():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ from fedprior.errors import FedpriorError
 
 # The palest fifth of the map is left out: one sample must not look like none.
 _HEAT = ListedColormap(colormaps["YlGnBu"](np.linspace(0.2, 1.0, 256)))
+_FEW = 200  # clients up to which there is room for lines between them
+_APART: dict[str, Any] = {"color": "white", "linewidth": 0.6, "zorder": 1.5}
 _WHOLE = StrMethodFormatter("{x:,.0f}")
 _TRAIN, _TEST, _INK, _GRID = "#2f6f9f", "#e0913a", "#333333", "#d9d9d9"
 
@@ -60,8 +63,10 @@ def picture(partition: Partition, n_classes: int, path: Path | str, title: str) 
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold", color=_INK)
     _heat_map(figure, above, counts)
     _sizes(below, partition)
+    # A file that is moved into place when it is whole ends in .tmp until then.
+    kind = Path(Path(path).name.removesuffix(".tmp")).suffix.lstrip(".") or "png"
     try:
-        figure.savefig(path)
+        figure.savefig(path, format=kind)
     except (OSError, ValueError) as error:
         raise FedpriorError(f"cannot write the picture {path} ({error}); give a writable path such as p.png") from error
 
@@ -81,8 +86,8 @@ def _heat_map(figure: Figure, axes: Axes, counts: npt.NDArray[np.int64]) -> None
     n, classes = counts.shape
     filled = np.ma.masked_equal(counts.T, 0)
     mesh = axes.pcolormesh(np.arange(n + 1) - 0.5, np.arange(classes + 1) - 0.5, filled, norm=scale, cmap=_HEAT)
-    for line in np.arange(n + 1) - 0.5 if n <= 200 else []:  # cells of one class in neighbours stay apart
-        axes.axvline(line, color="white", linewidth=0.4)
+    if n <= _FEW:
+        axes.vlines(np.arange(n - 1) + 0.5, -0.5, classes - 0.5, **_APART)
     for line in np.arange(classes + 1) - 0.5:
         axes.axhline(line, color=_GRID, linewidth=0.4 if classes <= 20 else 0.15)
     axes.set(xlabel="client", ylabel="class", xlim=(-0.5, n - 0.5), ylim=(classes - 0.5, -0.5))
@@ -99,10 +104,12 @@ def _sizes(axes: Axes, partition: Partition) -> None:
     train = np.array([len(samples) for samples in partition.train])
     test = np.array([len(samples) for samples in partition.test])
     order = np.argsort(-(train + test), kind="stable")
-    place = np.arange(len(order))
-    width = 0.85 if len(order) <= 200 else 1.0
-    axes.bar(place, train[order], width, color=_TRAIN, label=f"train, {train.sum():,} in all")
-    axes.bar(place, test[order], width, bottom=train[order], color=_TEST, label=f"test, {test.sum():,} in all")
+    edges = np.arange(len(order) + 1) - 0.5
+    low, high = train[order], (train + test)[order]
+    axes.stairs(low, edges, fill=True, color=_TRAIN, label=f"train, {train.sum():,} in all")
+    axes.stairs(high, edges, baseline=low, fill=True, color=_TEST, label=f"test, {test.sum():,} in all")
+    if len(order) <= _FEW:
+        axes.vlines(edges[1:-1], 0, high[:-1], **_APART)
     median = float(np.median(train + test))
     axes.axhline(median, color=_INK, linewidth=0.8, linestyle="--", label=f"median client, {median:,.0f}")
     axes.set(xlabel="clients, largest first", ylabel="samples", xlim=(-0.5, len(order) - 0.5))

@@ -364,20 +364,21 @@ def _tables(spec: Spec, folder: Path | None, files: Sequence[Path]) -> Iterator[
             if folder is None:
                 fix = "check the network, or put the files in a folder and name it with FEDPRIOR_DATA"
                 raise FedpriorError(f"cannot get {spec.hub} from the hub ({_line(error)}); {fix}") from error
-            raise FedpriorError(f"cannot read {_broken(files) or folder} ({_line(error)}); fetch it again") from error
+            raise FedpriorError(f"cannot read {_culprit(files) or folder} ({_line(error)}); fetch it again") from error
         yield tables
 
 
-def _broken(files: Sequence[Path]) -> Path | None:
-    """The first file which is not whole parquet."""
+def _culprit(files: Sequence[Path]) -> str | None:
+    """The first file which is not whole parquet, or has no rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     for file in files:
         try:
-            pq.read_table(file)
+            if not len(pq.read_table(file)):
+                return f"{file}, which has no rows"
         except (pa.ArrowException, OSError):
-            return file
+            return str(file)
     return None
 
 

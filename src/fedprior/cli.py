@@ -1,0 +1,320 @@
+"""The command line. Results go to stdout; progress, warnings and errors go to stderr."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.table import Table as RichTable
+
+import fedprior
+from fedprior import methods as registry
+from fedprior.analysis import figures, partitions, tables
+from fedprior.cost import measure
+from fedprior.data.sources import load
+from fedprior.errors import FedpriorError, unknown
+from fedprior.experiment import configure, open_task, parse, parse_assignment, read_task, split, task_names
+from fedprior.records import RunFolder, replace_file
+from fedprior.run import Diverged, Progress, Trial
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Personalized federated learning with personalized priors.\n\nStart with: fedprior run digits-mclr",
+)
+out, err = Console(), Console(stderr=True)
+DEFAULT_METHODS = ("fedavg", "pfedme", "mh")
+
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task (see `fedprior tasks`) or a TOML file of your own.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting of the task (rounds, aggregated, beta, partition.labels, ...) or a hyper-parameter of every "
+        "method that has it (lam, eta, K, ...). May be repeated.",
+    ),
+]
+
+
+def _assignments(settings: list[str] | None) -> dict[str, Any]:
+    return dict(parse_assignment(text) for text in settings or [])
+
+
+def _warn(text: str) -> None:
+    err.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C finish the round at hand and keep the run resumable; a second Ctrl-C stops at once."""
+    asked = False
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        err.print("stopping after this round; press Ctrl-C again to stop at once")
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@app.command()
+def run(
+    task: TaskName,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", "-m", metavar="NAME", help="A method (see `fedprior methods`). May be repeated."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of independent runs per method: seeds 0, 1, ...")] = 1,
+    rounds: Annotated[int | None, typer.Option(help="Rounds to run (default: the task's).")] = None,
+    settings: Settings = None,
+    folder: Annotated[Path, typer.Option("--out", help="Where records go: OUT/<task>/<method>/<seed>.")] = Path("runs"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with runs that are there; finished ones are reused.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace runs that are there.")] = False,
+    local: Annotated[bool, typer.Option("--local/--no-local", help="Include the Local-only baseline.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object on stdout.")] = False,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Least time between two checkpoints.")] = 30.0,
+) -> None:
+    """Run methods on a task and compare them.
+
+    Every number names what it is: the personal models (each client's own) and the global model, on each client's own test
+    samples or on all of them pooled, averaged by samples, over clients, or over the worst tenth of the clients.
+
+    Examples:
+
+      fedprior run digits-mclr --seeds 3
+
+      fedprior run mnist-mclr -m mh -m pfedme --set lam=30 --set eta=0.01 --seeds 5
+
+      fedprior run my-task.toml -m fedavg --set beta=2 --out results --resume
+    """
+    names = list(dict.fromkeys([*(["local"] if local else []), *(method or DEFAULT_METHODS)]))
+    chosen = _assignments(settings)
+    if rounds is not None:
+        chosen["rounds"] = rounds
+    experiment, built = configure(task, names, chosen)
+    for name, m in built.items():
+        for idle in m.idle():
+            _warn(f"{name}: {idle} is valid but switches that part off")
+    opened = open_task(experiment)
+    trials = [Trial(opened, m, name) for name, m in built.items()]
+    if experiment.beta != 1 and not any(trial.beta != 1 for trial in trials):
+        raise FedpriorError(f"beta = {experiment.beta:g} acts on a global model, and none of {', '.join(names)} has one")
+    places = {(t.name, s): folder / experiment.name / t.name / str(s) for t in trials for s in range(seeds)}
+    if not (resume or overwrite):
+        for place in places.values():
+            if RunFolder(place).exists:
+                raise FedpriorError(f"{place} already holds a run; --resume goes on with it, --overwrite replaces it")
+
+    runs: dict[str, dict[int, tables.Series]] = {}
+    diverged: list[str] = []
+    stopped = False
+    with _stoppable() as should_stop, _bars() as bars:
+        for trial in trials:
+            for seed in range(seeds):
+                bar = bars.add_task(f"{trial.name}, seed {seed}", total=experiment.rounds, accuracy="")
+
+                def watch(progress: Progress, bar: Any = bar) -> None:
+                    shown = "" if progress.accuracy is None else f"{progress.accuracy:5.2f} %"
+                    bars.update(bar, completed=progress.round, accuracy=shown)
+
+                try:
+                    result = trial.run(
+                        seed,
+                        places[trial.name, seed],
+                        resume=resume,
+                        overwrite=overwrite,
+                        watch=watch,
+                        should_stop=should_stop,
+                        checkpoint_seconds=checkpoint_seconds,
+                    )
+                except Diverged as error:
+                    diverged.append(f"{error} (seed {seed}; records kept in {places[trial.name, seed]})")
+                    bars.update(bar, accuracy="diverged")
+                    continue
+                for warning in result.warnings:
+                    _warn(f"{trial.name}, seed {seed}: {warning}")
+                runs.setdefault(trial.name, {})[seed] = tables.series_of(result.rows)
+                stopped = not result.finished or should_stop()
+                if stopped:
+                    break
+            if stopped:
+                break
+    if stopped:
+        err.print("stopped; run the same command with --resume to go on from here")
+        raise typer.Exit(130)
+    for text in diverged:
+        err.print(f"[red]diverged:[/red] {escape(text)}", soft_wrap=True)
+    if runs:
+        _report(experiment.name, runs, folder, as_json, {"rounds": experiment.rounds, "diverged": diverged})
+    if diverged:
+        raise typer.Exit(1)
+
+
+def _bars() -> Bars:
+    return Bars(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[bold]{task.fields[accuracy]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+    )
+
+
+def _report(task: str, runs: dict[str, dict[int, tables.Series]], folder: Path, as_json: bool, more: dict[str, Any]) -> None:
+    results = tables.summarize(runs)
+    picture = folder / task / "curves.png"
+    figures.learning_curves(task, runs, picture)
+    summary = {"task": task, **more, "results": results}
+    text = json.dumps(summary, indent=1)
+    replace_file(folder / task / "summary.json", lambda p: p.write_text(text + "\n"))
+    if as_json:
+        sys.stdout.write(text + "\n")
+    else:
+        out.print(tables.rich_table(task, results))
+        out.print(f"curves: {picture}    records: {folder / task}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def tasks(
+    name: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Show one task whole, with its sources.")] = None,
+) -> None:
+    """List the tasks, or show one with where each of its values comes from."""
+    if name is not None:
+        experiment = parse(read_task(name), f"task '{name}'")
+        table = RichTable("key", "value", "where it comes from", title=f"{name}: {experiment.about}", title_justify="left")
+        shown = experiment.model_dump(exclude={"why", "about", "name", "method"}, exclude_defaults=True)
+        for key, value in {**shown, **experiment.method}.items():
+            text = ", ".join(f"{k} = {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+            table.add_row(key, text, experiment.why.get(key, ""))
+        out.print(table)
+        return
+    table = RichTable("task", "rounds", "S", "batch", "about", title="tasks", title_justify="left")
+    for task in task_names():
+        e = parse(read_task(task), f"task '{task}'")
+        table.add_row(task, str(e.rounds), str(e.aggregated or "all"), str(e.batch), e.about)
+    out.print(table)
+
+
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="Show one method's defaults and sources.")] = None,
+) -> None:
+    """List the methods with what they cost, or show one's defaults and where they come from."""
+    if name is not None:
+        built = registry.make(name)
+        table = RichTable("setting", "default", "where it comes from", title=f"{name}: {built.paper}", title_justify="left")
+        for key in registry.keys(name):
+            value = built.switch(key) if hasattr(built, "switch") and getattr(built, key) is None else getattr(built, key)
+            table.add_row(key, str(value), built.sources.get(key, "the method's name" if key in ("mean", "order") else ""))
+        out.print(table)
+        out.print(f"participation: {' or '.join(built.participation)} (the first is the default)", highlight=False)
+        return
+    table = RichTable(
+        "method",
+        "gradients",
+        "forward",
+        "floats down",
+        "floats up",
+        "floats kept",
+        "who trains",
+        "defaults",
+        "paper",
+        title="methods: cost per client and round, counted at the defaults (D: the model's size)",
+        title_justify="left",
+    )
+    for method in registry.METHODS:
+        built = registry.make(method)
+        cost = measure(built)
+        defaults = ", ".join(f"{k}={getattr(built, k)}" for k in registry.keys(method) if getattr(built, k) is not None)
+        floats = (f"{x:g} D" for x in (cost.down, cost.up, cost.state))
+        table.add_row(method, str(cost.gradients), str(cost.forward), *floats, built.participation[0], defaults, built.paper)
+    out.print(table)
+    out.print("Where each default comes from: fedprior methods NAME", highlight=False)
+
+
+@app.command()
+def partition(
+    task: TaskName,
+    plot: Annotated[Path | None, typer.Option(help="Draw the label distribution and sizes into this file.")] = None,
+    settings: Settings = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the statistics as one JSON object.")] = False,
+) -> None:
+    """Show how a task's data is parted among its clients."""
+    experiment, _ = configure(task, [], _assignments(settings))
+    source = load(experiment.data.source, normalize=experiment.data.normalize)
+    parted = split(source, experiment)
+    found = partitions.statistics(parted, source.n_classes)
+    if plot is not None:
+        replace_file(plot, lambda p: partitions.picture(parted, source.n_classes, p, experiment.name))
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=1) + "\n")
+        return
+    table = RichTable("", "value", title=f"{experiment.name}: {experiment.partition['kind']}", title_justify="left")
+    for key, value in found.items():
+        table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:.3f}")
+    out.print(table)
+    if plot is not None:
+        out.print(f"picture: {plot}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def table(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders with runs.")],
+    format: Annotated[str, typer.Option(help="text, markdown, latex or csv (csv holds every number).")] = "text",
+    at: Annotated[str, typer.Option("--round", help="Which round is reported: last, last10, validation or best.")] = "last",
+) -> None:
+    """Print the table of runs that are already there."""
+    if format not in tables.FORMATS:
+        raise unknown("format", format, tables.FORMATS)
+    if at not in tables.ROUNDS:
+        raise unknown("round", at, tables.ROUNDS)
+    for task, runs in tables.collect(folders).items():
+        results = tables.summarize(runs)
+        if format == "text":
+            out.print(tables.rich_table(task, results, at))
+        else:
+            sys.stdout.write(tables.render(task, results, at, format) + "\n")
+        if "local" not in results:
+            _warn(f"{task} has no Local-only runs to compare with; add them with: fedprior run {task} -m local")
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        out.print(fedprior.__version__, highlight=False)
+        raise typer.Exit
+
+
+def main() -> NoReturn:
+    """Run the command line; a problem with the input is one line on stderr and exit code 2."""
+    try:
+        app()
+    except FedpriorError as error:
+        err.print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True, highlight=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        err.print("stopped; runs in progress can go on with --resume")
+        sys.exit(130)
+    sys.exit(0)

@@ -1,0 +1,28 @@
+"""Two host devices whatever the machine has, and a compilation cache of the tests' own."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import jax
+import pytest
+
+import fedprior  # noqa: F401  (configures JAX)
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def real_data(request: pytest.FixtureRequest) -> Path:
+    """The folder of real data; tests that ask for it are skipped, visibly, where it is absent."""
+    root = os.environ.get("FEDPRIOR_DATA")
+    if not root or not Path(root).is_dir():
+        pytest.skip("FEDPRIOR_DATA names no folder of real data")
+    return Path(root)

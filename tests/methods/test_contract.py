@@ -1,0 +1,133 @@
+"""What every registered method must keep, without anyone writing it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from toys import SIZES, blobs, rounds, view
+
+from fedprior.engine import Engine, State, merge_of_one_round
+from fedprior.evaluate import Evaluator
+from fedprior.methods import METHODS, make
+from fedprior.records import from_bytes, to_bytes
+from fedprior.streams import Stream, stream
+from fedprior.vectors import row
+
+CASES = [(name, mode) for name in METHODS for mode in make(name).participation]
+N, S = len(SIZES), 3
+
+
+def engine(name: str, mode: str, devices: int = 2, **options: Any) -> Engine:
+    problem, data = blobs()
+    return Engine(
+        problem,
+        make(name, **({"R": 4} | ({"K": 2} if "K" in dir(make(name)) else {}))),
+        data,
+        batch_size=8,
+        aggregated=S,
+        participation=mode,
+        devices=jax.devices()[:devices],
+        **options,
+    )
+
+
+def copy(tree: Any) -> Any:
+    """A copy on the host: the engine reuses a state's memory for the next one."""
+    return jax.tree.map(np.array, tree)
+
+
+def host(tree: Any) -> list[np.ndarray]:
+    return [np.array(x) for x in jax.tree.leaves(tree)]
+
+
+def same(a: Any, b: Any) -> bool:
+    left, right = host(a), host(b)
+    return len(left) == len(right) and all(np.array_equal(x, y) for x, y in zip(left, right, strict=True))
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_mapped_over_clients_is_bit_equal_to_one_client_at_a_time(name: str, mode: str) -> None:
+    e = engine(name, mode)
+    state = e.init(1)
+    for t in range(3):
+        before = copy(state)
+        run = jax.random.wrap_key_data(before.seed)
+        ids = np.sort(np.array(e._select(stream(run, Stream.SELECT, t), np.int32(t), e.samples.size, S)))
+        alone = {i: copy(e.one_client(state, i)) for i in range(N)}
+        state, _ = e.step(state)
+        after = copy(state)
+        for i in range(N):
+            trained = mode == "all" or i in ids
+            expected = alone[i][0] if trained else row(before.clients, i)
+            assert same(row(after.clients, i), expected), f"client {i}, round {t}"
+            assert after.cursor[i] == (alone[i][1] if trained else before.cursor[i])
+        ups = jax.tree.map(lambda *x: np.stack(x), *[alone[i][2] for i in ids])
+        sizes = np.array(SIZES, np.int32)[ids]
+        merge = jax.jit(lambda state, ups, ids, sizes: merge_of_one_round(e.method, state, ups, ids, sizes, "samples"))
+        merged = merge(before, ups, ids.astype(np.int32), sizes)
+        assert same(merged, after.server)
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_devices_and_bytes_change_nothing(name: str, mode: str) -> None:
+    """Any number of devices and a round trip through bytes before each round give the same bits."""
+
+    def through_bytes(e: Engine) -> Any:
+        return lambda state: from_bytes(to_bytes(state, N), state, N)
+
+    one, two = engine(name, mode, 1), engine(name, mode, 2)
+    reference = to_bytes(rounds(one, 3), N)
+    assert to_bytes(rounds(two, 3), N) == reference
+    assert to_bytes(rounds(two, 3, between=through_bytes(two)), N) == reference
+    assert to_bytes(rounds(two, 3, seed=1), N) != reference
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_chunked_vmap_agrees(name: str, mode: str) -> None:
+    plain, chunked = rounds(engine(name, mode), 3), rounds(engine(name, mode, chunk=2), 3)
+    for a, b in zip(host(plain.server), host(chunked.server), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    for a, b in zip(host(plain.clients), host(chunked.clients), strict=True):
+        np.testing.assert_allclose(a[:N], b[:N], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_state_changes_stays_finite_and_models_have_the_right_shape(name: str, mode: str) -> None:
+    e = engine(name, mode)
+    start, end = copy(e.init(0)), copy(rounds(e, 3))
+    assert all(np.isfinite(x).all() for x in host((end.server, end.clients)))
+    lasting = bool(host(start.clients))
+    shared = bool(host(start.server))
+    assert lasting or shared
+    if lasting:
+        trained = end.cursor[:N] > 0
+        for i in range(N):
+            assert same(row(end.clients, i), row(start.clients, i)) == (not trained[i])
+    if shared:
+        assert not same(end.server, start.server)
+    w0 = e.problem.init(jax.random.key(0))
+    state: State = rounds(e, 1)
+    w = e.method.global_model(state.server)
+    if w is not None:
+        assert [x.shape for x in jax.tree.leaves(w)] == [x.shape for x in jax.tree.leaves(w0)]
+    weights, models = Evaluator(e).personal_model(state, 1)
+    assert np.isclose(float(np.sum(weights)), 1)
+    assert [x.shape for x in jax.tree.leaves(models)] == [(len(weights), *x.shape) for x in jax.tree.leaves(w0)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_join_gives_a_newcomer_its_state(name: str) -> None:
+    e = engine(name, make(name).participation[0])
+    state = copy(rounds(e, 1))
+    problem, data = blobs(seed=5)
+    key = jax.random.key(3)
+    down = e.method.send(state.server, None, key)
+    joined = jax.jit(lambda d: e.method.join(problem, d, view(data, 2), key))(down)
+    expected = row(state.clients, 0)
+    assert [x.shape for x in host(joined)] == [x.shape for x in host(expected)]
+    assert all(np.isfinite(x).all() for x in host(joined))
+    weights, _ = jax.jit(lambda c, d: e.method.personal_model(problem, c, d, view(data, 2), key))(joined, down)
+    assert np.isclose(float(np.sum(weights)), 1)

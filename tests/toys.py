@@ -1,0 +1,71 @@
+"""Small problems with known answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from fedprior.data.clients import ClientData, Federation, Samples
+from fedprior.engine import Engine, State
+from fedprior.method import Method
+from fedprior.problem import Batch, Classifier, Problem
+from fedprior.vectors import Vector
+
+
+class Quadratic(Problem):
+    """f(w) = mean over samples of 1/2 sum_d h_d (w_d - c_d)^2; a sample is its centre c and curvature h side by side."""
+
+    d: int = eqx.field(static=True)
+
+    def init(self, key: Array) -> Vector:
+        return Vector(jax.random.normal(key, (self.d,)))
+
+    def losses(self, w: Vector, batch: Batch) -> Array:
+        c, h = batch.x[:, : self.d], batch.x[:, self.d :]
+        return 0.5 * jnp.sum(h * (w.tree - c) ** 2, axis=1)
+
+
+def quadratics(centres: np.ndarray, curvatures: np.ndarray, copies: Sequence[int]) -> Federation:
+    """A client per row; all of a client's samples are the same, so that its gradient has no noise."""
+    rows = np.concatenate([np.repeat(np.concatenate([c, h])[None], k, 0) for c, h, k in zip(centres, curvatures, copies, strict=True)])
+    return federation(rows, np.zeros(len(rows), np.int32), copies)
+
+
+def federation(x: np.ndarray, y: np.ndarray, sizes: Sequence[int], n_classes: int = 2) -> Federation:
+    size = np.array(sizes, np.int32)
+    samples = Samples(x, y.astype(np.int32), (np.cumsum(size) - size).astype(np.int32), size)
+    return Federation(train=samples, test=samples, validation=None, n_classes=n_classes, fingerprint="toy")
+
+
+SIZES = (3, 9, 16, 21, 40)  # the first client is smaller than a batch
+
+
+def blobs(sizes: Sequence[int] = SIZES, d: int = 5, classes: int = 3, seed: int = 0) -> tuple[Classifier, Federation]:
+    """Gaussian classes on unequal clients, and a linear classifier."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, sum(sizes))
+    x = (rng.normal(size=(classes, d))[y] + rng.normal(size=(len(y), d))).astype(np.float32)
+    problem = Classifier(lambda key: eqx.nn.Linear(d, classes, key=key), classes)
+    return problem, federation(x, y, sizes, classes)
+
+
+def view(federation: Federation, i: int = 0, batch: int = 8, cursor: int = 0, seed: int = 0) -> ClientData:
+    return ClientData(federation.train, i, batch, jax.random.key(seed), cursor)
+
+
+def rounds(engine: Engine, count: int, seed: int = 0, between: Callable[[State], State] = lambda s: s) -> State:
+    state = engine.init(seed)
+    for _ in range(count):
+        state, _ = engine.step(between(state))
+    return state
+
+
+def local(method: Method, problem: Problem, client: Any, down: Any, data: Callable[[], ClientData]) -> Any:
+    """One client's round, compiled."""
+    return jax.jit(lambda c, d: method.local(problem, c, d, data(), jax.random.key(0)))(client, down)

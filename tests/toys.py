@@ -33,7 +33,9 @@ class Quadratic(Problem):
 
 def quadratics(centres: np.ndarray, curvatures: np.ndarray, copies: Sequence[int]) -> Federation:
     """A client per row; all of a client's samples are the same, so that its gradient has no noise."""
-    rows = np.concatenate([np.repeat(np.concatenate([c, h])[None], k, 0) for c, h, k in zip(centres, curvatures, copies, strict=True)])
+    rows = np.concatenate(
+        [np.repeat(np.concatenate([c, h])[None], k, 0) for c, h, k in zip(centres, curvatures, copies, strict=True)]
+    )
     return federation(rows, np.zeros(len(rows), np.int32), copies)
 
 

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
+import click
 import typer
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -28,12 +30,12 @@ from fedprior.records import RunFolder, replace_file
 from fedprior.run import Diverged, Progress, Trial
 
 app = typer.Typer(
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Personalized federated learning with personalized priors.\n\nStart with: fedprior run digits-mclr",
 )
 out, err = Console(), Console(stderr=True)
+STOPPED = 130  # the exit code after Ctrl-C
 DEFAULT_METHODS = ("fedavg", "pfedme", "mh")
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task (see `fedprior tasks`) or a TOML file of your own.")]
@@ -109,6 +111,8 @@ def run(
     chosen = _assignments(settings)
     if rounds is not None:
         chosen["rounds"] = rounds
+    if resume and overwrite:
+        raise FedpriorError("--resume goes on with a run and --overwrite replaces it; choose one of them")
     experiment, built = configure(task, names, chosen)
     for name, m in built.items():
         for idle in m.idle():
@@ -118,10 +122,13 @@ def run(
     if experiment.beta != 1 and not any(trial.beta != 1 for trial in trials):
         raise FedpriorError(f"beta = {experiment.beta:g} acts on a global model, and none of {', '.join(names)} has one")
     places = {(t.name, s): folder / experiment.name / t.name / str(s) for t in trials for s in range(seeds)}
-    if not (resume or overwrite):
-        for place in places.values():
-            if RunFolder(place).exists:
-                raise FedpriorError(f"{place} already holds a run; --resume goes on with it, --overwrite replaces it")
+    for trial in trials:  # all of them before the first one runs
+        for seed in range(seeds):
+            record = RunFolder(places[trial.name, seed])
+            if record.exists and resume:
+                record.check_same(trial.config(seed))
+            elif record.exists and not overwrite:
+                raise FedpriorError(f"{record.path} already holds a run; --resume goes on with it, --overwrite replaces it")
 
     runs: dict[str, dict[int, tables.Series]] = {}
     diverged: list[str] = []
@@ -149,6 +156,9 @@ def run(
                     diverged.append(f"{error} (seed {seed}; records kept in {places[trial.name, seed]})")
                     bars.update(bar, accuracy="diverged")
                     continue
+                except FedpriorError:
+                    bars.remove_task(bar)
+                    raise
                 for warning in result.warnings:
                     _warn(f"{trial.name}, seed {seed}: {warning}")
                 runs.setdefault(trial.name, {})[seed] = tables.series_of(result.rows)
@@ -158,11 +168,10 @@ def run(
             if stopped:
                 break
     if stopped:
-        err.print("stopped; run the same command with --resume to go on from here")
-        raise typer.Exit(130)
+        raise typer.Exit(STOPPED)
     for text in diverged:
         err.print(f"[red]diverged:[/red] {escape(text)}", soft_wrap=True)
-    if runs:
+    if runs or as_json:
         _report(experiment.name, runs, folder, as_json, {"rounds": experiment.rounds, "diverged": diverged})
     if diverged:
         raise typer.Exit(1)
@@ -183,7 +192,8 @@ def _bars() -> Bars:
 def _report(task: str, runs: dict[str, dict[int, tables.Series]], folder: Path, as_json: bool, more: dict[str, Any]) -> None:
     results = tables.summarize(runs)
     picture = folder / task / "curves.png"
-    figures.learning_curves(task, runs, picture)
+    if runs:
+        figures.learning_curves(task, runs, picture)
     summary = {"task": task, **more, "results": results}
     text = json.dumps(summary, indent=1)
     replace_file(folder / task / "summary.json", lambda p: p.write_text(text + "\n"))
@@ -230,26 +240,26 @@ def methods(
         out.print(f"participation: {' or '.join(built.participation)} (the first is the default)", highlight=False)
         return
     table = RichTable(
-        "method",
-        "gradients",
-        "forward",
-        "floats down",
-        "floats up",
-        "floats kept",
-        "who trains",
-        "defaults",
-        "paper",
-        title="methods: cost per client and round, counted at the defaults (D: the model's size)",
+        title="methods: cost per client and round, counted at the defaults",
+        caption="grads, fwd: gradients and forward passes on a batch; down, up, kept: numbers received, sent and kept "
+        "between rounds, in units of the model's size; trains: who does, unless told otherwise",
         title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
     )
+    for heading in ("method", "grads", "fwd", "down", "up", "kept", "trains", "paper"):
+        number = heading in ("grads", "fwd", "down", "up", "kept")
+        table.add_column(heading, no_wrap=heading != "paper", justify="right" if number else "left")
     for method in registry.METHODS:
         built = registry.make(method)
         cost = measure(built)
-        defaults = ", ".join(f"{k}={getattr(built, k)}" for k in registry.keys(method) if getattr(built, k) is not None)
-        floats = (f"{x:g} D" for x in (cost.down, cost.up, cost.state))
-        table.add_row(method, str(cost.gradients), str(cost.forward), *floats, built.participation[0], defaults, built.paper)
+        floats = (f"{x:g}" for x in (cost.down, cost.up, cost.state))
+        table.add_row(method, str(cost.gradients), str(cost.forward), *floats, built.participation[0], built.paper)
     out.print(table)
-    out.print("Where each default comes from: fedprior methods NAME", highlight=False)
+    out.print("The defaults and where each comes from: fedprior methods NAME", highlight=False)
 
 
 @app.command()
@@ -288,7 +298,7 @@ def table(
         raise unknown("format", format, tables.FORMATS)
     if at not in tables.ROUNDS:
         raise unknown("round", at, tables.ROUNDS)
-    for task, runs in tables.collect(folders).items():
+    for task, runs in tables.collect(folders, _warn).items():
         results = tables.summarize(runs)
         if format == "text":
             out.print(tables.rich_table(task, results, at))
@@ -300,21 +310,23 @@ def table(
 
 @app.callback(invoke_without_command=True)
 def _version(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         out.print(fedprior.__version__, highlight=False)
-        raise typer.Exit
+    elif context.invoked_subcommand is None:
+        out.print(context.get_help())
 
 
 def main() -> NoReturn:
     """Run the command line; a problem with the input is one line on stderr and exit code 2."""
     try:
-        app()
-    except FedpriorError as error:
-        err.print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True, highlight=False)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        err.print("stopped; runs in progress can go on with --resume")
-        sys.exit(130)
-    sys.exit(0)
+        code = app(standalone_mode=False) or 0
+    except (FedpriorError, OSError, click.ClickException) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        err.print(f"[red]error:[/red] {escape(' '.join(text.splitlines()))}", soft_wrap=True, highlight=False)
+        code = 2
+    if code == STOPPED:
+        err.print("stopped; the same command with --resume goes on from here", soft_wrap=True)
+    sys.exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -13,14 +14,18 @@ def configure() -> None:
 
     What the user has set is respected; after JAX has started this does nothing. Called when fedprior is imported.
     """
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", "") and jax.config.jax_num_cpu_devices < 1:
-        try:
-            jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
-        except (RuntimeError, AttributeError):  # JAX has already started, or no affinity on this system
-            pass
-    if jax.config.jax_compilation_cache_dir is None:
+    settings = jax.config.values
+    chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if not chosen and settings["jax_num_cpu_devices"] < 1:
+        with contextlib.suppress(RuntimeError):  # JAX has already started
+            jax.config.update("jax_num_cpu_devices", _cores())
+    if settings["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_dir() / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cache_dir() -> Path:

@@ -1,8 +1,9 @@
-"""The only round loop: select -> send -> local -> merge, one compiled program per round.
+"""The only round loop: select -> send -> local -> merge, all compiled.
 
-Clients are split into blocks, one block per device; each device walks over its own clients one after the other (or a
-chunk at a time), updating their states in place. Uploads are gathered in client order before ``merge``, so that the
-numbers do not depend on how many devices there are.
+Clients are split into blocks, one block per device; one program has each device walk over its clients one after the other
+(or a chunk at a time), updating their states in place. Uploads are then brought to one device in client order, where a
+second program merges them, so that the numbers do not depend on how many devices there are. Devices never wait for each
+other inside a program: collective operations between host devices can deadlock, and are killed when one device is late.
 """
 
 from __future__ import annotations
@@ -45,18 +46,38 @@ class Fleet:
     """How N clients lie on the devices: contiguous blocks of equal length, the last filled up with idle places."""
 
     def __init__(self, n_clients: int, devices: list[jax.Device] | None = None, chunk: int = 1):
-        devices = list(devices or jax.devices())
+        self.devices = devices = list(devices or jax.devices())
         self.n_clients, self.chunk = n_clients, chunk
         self.n_devices = len(devices)
         self.block = -(-n_clients // (self.n_devices * chunk)) * chunk  # places per device
         self.places = self.block * self.n_devices
-        self.mesh = jax.make_mesh((self.n_devices,), (CLIENTS,), axis_types=(jax.sharding.AxisType.Auto,), devices=devices)
+        self.mesh = jax.make_mesh(
+            (self.n_devices,), (CLIENTS,), axis_types=(jax.sharding.AxisType.Auto,), devices=devices
+        )
         self.split = NamedSharding(self.mesh, P(CLIENTS))
         self.same = NamedSharding(self.mesh, P())
 
     def replicate(self, tree: Any) -> Any:
-        """Put the same arrays on every device."""
+        """Put host arrays on every device."""
         return jax.device_put(tree, self.same)
+
+    def spread(self, tree: Any) -> Any:
+        """Copy arrays of one device to every device."""
+
+        def copy(x: Array) -> Array:
+            copies = [jax.device_put(x, device) for device in self.devices]
+            return jax.make_array_from_single_device_arrays(x.shape, self.same, copies)
+
+        return jax.tree.map(copy, tree)
+
+    def gather(self, tree: Any, split: bool = True) -> list[Any]:
+        """Bring what lies on each device to the first: a tree per device (``split``), or the one copy they share."""
+        leaves, structure = jax.tree.flatten(tree)
+        shards = [sorted(x.addressable_shards, key=lambda s: self.devices.index(s.device)) for x in leaves]
+        return [
+            jax.tree.unflatten(structure, [jax.device_put(shard[d].data, self.devices[0]) for shard in shards])
+            for d in range(self.n_devices if split else 1)
+        ]
 
     def shard_map(self, f: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
         """Run ``f`` once per device on its block."""
@@ -64,7 +85,14 @@ class Fleet:
 
 
 def round_of_one_client(
-    problem: Problem, method: Method, samples: Samples, batch_size: int, state: State, i: Array, client: Tree, cursor: Array
+    problem: Problem,
+    method: Method,
+    samples: Samples,
+    batch_size: int,
+    state: State,
+    i: Array,
+    client: Tree,
+    cursor: Array,
 ) -> tuple[Tree, Array, Tree, Info]:
     """Send and local for client i: what the engine maps over clients and a deployed client runs by itself."""
     run = jax.random.wrap_key_data(state.seed)
@@ -126,19 +154,41 @@ class Engine:
         self.fleet = Fleet(n, devices, chunk)
         self._arrays, self._static = eqx.partition(problem, eqx.is_array)
         self._arrays = self.fleet.replicate(self._arrays)
-        self.samples = self.fleet.replicate(Samples(*map(jnp.asarray, federation.train)))
+        self.samples = self.fleet.replicate(Samples(*federation.train))
+        self.samples_at_home = self.fleet.gather(self.samples, split=False)[0]
         self._init = jax.jit(self._start, out_shardings=self._shardings(self._start))
-        self._round = jax.jit(self._one_round, donate_argnums=0, out_shardings=(self._shardings(self._start), self.fleet.same))
+        self._choose = jax.jit(self._chosen)
+        self._merge = jax.jit(self._merged)
+        whole, part, in_blocks = P(), P(CLIENTS), self.fleet.shard_map
+        self._all = jax.jit(in_blocks(self._train_all, (part, whole, whole, whole, whole), part), donate_argnums=0)
+        self._fetch = jax.jit(in_blocks(self._fetched, (part, whole), part))
+        self._sampled = jax.jit(in_blocks(self._train_sampled, whole, part))
+        self._store = jax.jit(in_blocks(self._stored, (part, whole, whole), part), donate_argnums=0)
 
     # -- a run ---------------------------------------------------------------------------------------------------------
 
     def init(self, seed: int) -> State:
         """The state before the first round."""
-        return self._init(self._arrays, jax.random.key_data(jax.random.key(seed)))  # type: ignore[no-any-return]
+        return self._init(self._arrays, jax.random.key_data(jax.random.key(seed)))
 
     def step(self, state: State) -> tuple[State, Info]:
         """One round; the given state's memory is reused, so it must not be used again. Info is averaged over clients."""
-        return self._round(state, self._arrays, self.samples)  # type: ignore[no-any-return]
+        fleet = self.fleet
+        server = state._replace(clients=(), cursor=())  # the server sees no client's state
+        home = fleet.gather(server, split=False)[0]
+        ids = self._choose(home, self.samples_at_home.size)
+        everywhere = fleet.spread(ids)
+        held = (state.clients, state.cursor)
+        if self.participation == "all":
+            clients, cursor, ups, info = self._all(held, server, self._arrays, self.samples, everywhere)
+        else:
+            fetched = [fleet.spread(part) for part in fleet.gather(self._fetch(held, everywhere))]
+            trained, ups, info = self._sampled(server, fetched, self._arrays, self.samples, everywhere)
+            back = [fleet.spread(part) for part in fleet.gather(trained)]
+            clients, cursor = self._store(held, back, everywhere)
+        merged, info = self._merge(home, fleet.gather(ups), fleet.gather(info), ids, self.samples_at_home.size)
+        done = fleet.spread(merged)
+        return State(done.round, done.seed, done.server, clients, cursor), info
 
     def one_client(self, state: State, i: int) -> tuple[Tree, Array, Tree, Info]:
         """Client i's part of the coming round, compiled by itself: its new state, cursor, upload and info."""
@@ -149,7 +199,7 @@ class Engine:
                 )
             )
         local = jax.device_get((self._arrays, self.samples, state))
-        return self._one(*local, jnp.asarray(i, jnp.int32), row(local[2].clients, i), local[2].cursor[i])  # type: ignore[no-any-return]
+        return self._one(*local, jnp.asarray(i, jnp.int32), row(local[2].clients, i), local[2].cursor[i])
 
     # -- the compiled parts --------------------------------------------------------------------------------------------
 
@@ -171,20 +221,28 @@ class Engine:
         split = partial(jax.tree.map, lambda _: self.fleet.split)
         return State(same(shape.round), same(shape.seed), same(shape.server), split(shape.clients), split(shape.cursor))
 
-    def _one_round(self, state: State, arrays: Any, samples: Samples) -> tuple[State, Info]:
-        run = jax.random.wrap_key_data(state.seed)
-        ids = jnp.sort(
-            self._select(stream(run, Stream.SELECT, state.round), state.round, samples.size, self.aggregated)
-        ).astype(jnp.int32)
-        layout = State(P(), P(), P(), P(CLIENTS), P(CLIENTS))  # type: ignore[arg-type]
-        train = self._train_all if self.participation == "all" else self._train_sampled
-        clients, cursor, ups, info = self.fleet.shard_map(
-            train, in_specs=(layout, P(), P(), P()), out_specs=(P(CLIENTS), P(CLIENTS), P(), P())
-        )(state, arrays, samples, ids)
-        merge = partial(merge_of_one_round, self.method, weights=self.weights)
-        here = state._replace(clients=(), cursor=jnp.zeros(()))  # the server sees no client's state
-        server = self.fleet.shard_map(merge, in_specs=P(), out_specs=P())(here, ups, ids, samples.size[ids])
-        return State(state.round + 1, state.seed, server, clients, cursor), info
+    def _chosen(self, home: State, sizes: Array) -> Array:
+        """The clients aggregated in this round, in ascending order."""
+        key = stream(jax.random.wrap_key_data(home.seed), Stream.SELECT, home.round)
+        return jnp.sort(self._select(key, home.round, sizes, self.aggregated)).astype(jnp.int32)
+
+    def _merged(self, home: State, ups: list[Tree], info: list[Info], ids: Array, sizes: Array) -> tuple[State, Info]:
+        """On the first device: uploads in the order of ids, the method's merge, and the average of info."""
+        if self.participation == "all":
+            owner, rank = self._owners(ids)
+            at = owner * min(self.aggregated, self.fleet.block) + rank
+        else:
+            at = jnp.arange(len(ids))
+        in_order = jax.tree.map(lambda *x: jnp.concatenate(x)[at], *ups)
+        server = merge_of_one_round(self.method, home, in_order, ids, sizes[ids], self.weights)
+        trained = self.fleet.n_clients if self.participation == "all" else len(ids)
+        average = jax.tree.map(lambda *x: jnp.sum(jnp.concatenate(x)) / trained, *info)
+        return home._replace(round=home.round + 1, server=server), average
+
+    def _owners(self, ids: Array) -> tuple[Array, Array]:
+        """Which device owns each of the sorted ids, and the id's rank among that device's."""
+        owner = ids // self.fleet.block
+        return owner, jnp.arange(len(ids)) - jnp.searchsorted(ids, owner * self.fleet.block)
 
     def _client(self, state: State, arrays: Any, samples: Samples) -> Callable[..., tuple[Tree, Array, Tree, Info]]:
         """(i, client, cursor) -> new client, cursor, upload, info; for a chunk of clients when chunk > 1."""
@@ -195,7 +253,7 @@ class Engine:
 
     def _walk(
         self, one: Callable[..., Any], ids: Array, count: Array, clients: Tree, cursor: Array, slot: Array, slots: int
-    ) -> tuple[Tree, Array, Tree, Array]:
+    ) -> tuple[Tree, Array, Tree, Info]:
         """Train the first ``count`` places of a block in place; keep the upload of place k in slot[k] (slots: dropped)."""
         c = self.fleet.chunk
 
@@ -211,7 +269,7 @@ class Engine:
         shapes = jax.eval_shape(one, get(ids, jnp.int32(0)), get(clients, jnp.int32(0)), get(cursor, jnp.int32(0)))
         drop = 0 if c == 1 else 1
         empty = partial(jax.tree.map, lambda s: jnp.zeros((slots + 1, *s.shape[drop:]), s.dtype))
-        total = jax.tree.map(lambda s: jnp.zeros((), s.dtype), shapes[3])
+        total = jax.tree.map(lambda s: jnp.zeros((1,), s.dtype), shapes[3])
 
         def step(k: Array, carry: Any) -> Any:
             clients, cursor, ups, total = carry
@@ -225,9 +283,12 @@ class Engine:
                 jax.tree.map(jnp.add, total, info),
             )
 
-        return lax.fori_loop(0, -(-count // c), step, (clients, cursor, empty(shapes[2]), total))  # type: ignore[no-any-return]
+        clients, cursor, ups, total = lax.fori_loop(0, -(-count // c), step, (clients, cursor, empty(shapes[2]), total))
+        return clients, cursor, jax.tree.map(lambda x: x[:slots], ups), total
 
-    def _train_all(self, state: State, arrays: Any, samples: Samples, ids: Array) -> tuple[Tree, Array, Tree, Info]:
+    def _train_all(
+        self, held: tuple[Tree, Array], server: State, arrays: Any, samples: Samples, ids: Array
+    ) -> tuple[Tree, Array, Tree, Info]:
         """On one device: train its whole block, keep the uploads of the aggregated ones."""
         n, block = self.fleet.n_clients, self.fleet.block
         first = lax.axis_index(CLIENTS) * block
@@ -236,51 +297,56 @@ class Engine:
         # ids are sorted, so those of one device are neighbours: slot = rank among this device's aggregated clients
         rank = jnp.searchsorted(ids, here)
         chosen = (rank < len(ids)) & (ids[jnp.minimum(rank, len(ids) - 1)] == here)
-        slot = jnp.where(chosen, rank - jnp.searchsorted(ids, first), slots)
-        clients, cursor, ups, total = self._walk(
-            self._client(state, arrays, samples),
+        return self._walk(
+            self._client(server, arrays, samples),
             jnp.minimum(here, n - 1),
             jnp.clip(n - first, 0, block),
-            state.clients,
-            state.cursor,
-            slot,
+            *held,
+            jnp.where(chosen, rank - jnp.searchsorted(ids, first), slots),
             slots,
         )
-        owner = ids // block
-        begin = jnp.searchsorted(ids, owner * block)
-        ups = jax.tree.map(lambda x: self._collect(x[:slots], owner, jnp.arange(len(ids)) - begin), ups)
-        return clients, cursor, ups, self._average(total, n)
 
-    def _train_sampled(self, state: State, arrays: Any, samples: Samples, ids: Array) -> tuple[Tree, Array, Tree, Info]:
-        """On one device: fetch an equal share of the sampled clients from wherever they live, train, send back."""
-        s, c, block = len(ids), self.fleet.chunk, self.fleet.block
-        share = -(-s // (self.fleet.n_devices * c)) * c
-        device = lax.axis_index(CLIENTS)
-        padded = jnp.concatenate([ids, jnp.broadcast_to(ids[-1:], (share * self.fleet.n_devices - s,))])
-        owner, place = padded // block, padded % block
-        everyone = (state.clients, state.cursor)
-        sampled = jax.tree.map(lambda x: self._collect(x[place], owner, jnp.arange(len(padded))), everyone)
-        mine = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, device * share, share), (padded, *sampled))
-        count = jnp.clip(s - device * share, 0, share)
-        clients, cursor, ups, total = self._walk(
-            self._client(state, arrays, samples), mine[0], count, mine[1], mine[2], jnp.arange(share), share
+    def _train_sampled(
+        self, server: State, fetched: list[Tree], arrays: Any, samples: Samples, ids: Array
+    ) -> tuple[Tree, Tree, Info]:
+        """On one device: train an equal share of the sampled clients, wherever they live."""
+        s, share = len(ids), self._share
+        mine = lax.axis_index(CLIENTS) * share + jnp.arange(share)
+        padded = jnp.minimum(mine, s - 1)
+        owner, rank = self._owners(ids)
+        at = (owner * min(s, self.fleet.block) + rank)[padded]
+        clients, cursor = jax.tree.map(lambda *x: jnp.concatenate(x)[at], *fetched)
+        clients, cursor, ups, info = self._walk(
+            self._client(server, arrays, samples),
+            ids[padded],
+            jnp.clip(s - mine[0], 0, share),
+            clients,
+            cursor,
+            jnp.arange(share),
+            share,
         )
-        back = jax.tree.map(lambda x: self._gather(x).reshape(-1, *x.shape[1:])[:s], (clients, cursor))
-        # Rows that live elsewhere (and those of idle places) are written out of range, which drops them.
-        at = jnp.where(owner[:s] == device, place[:s], block)
-        clients, cursor = jax.tree.map(lambda x, v: x.at[at].set(v, mode="drop"), everyone, back)
-        ups = jax.tree.map(lambda x: self._gather(x[:share]).reshape(-1, *x.shape[1:])[:s], ups)
-        return clients, cursor, ups, self._average(total, s)
+        return (clients, cursor), ups, info
 
-    def _gather(self, x: Array) -> Array:
-        return lax.all_gather(x, CLIENTS) if self.fleet.n_devices > 1 else x[None]
+    @property
+    def _share(self) -> int:
+        """Places per device for the sampled clients."""
+        chunk = self.fleet.chunk
+        return -(-self.aggregated // (self.fleet.n_devices * chunk)) * chunk
 
-    def _collect(self, x: Array, owner: Array, rank: Array) -> Array:
-        """Rows x[rank] of the devices that own them: an exact copy on every device, unlike a sum over devices."""
-        return self._gather(x)[owner, rank]
+    def _fetched(self, held: Tree, ids: Array) -> Tree:
+        """On one device: the states of the sampled clients that live here, in order (the rest is filling)."""
+        first = lax.axis_index(CLIENTS) * self.fleet.block
+        slots = jnp.searchsorted(ids, first) + jnp.arange(min(len(ids), self.fleet.block))
+        place = jnp.clip(ids[jnp.minimum(slots, len(ids) - 1)] - first, 0, self.fleet.block - 1)
+        return jax.tree.map(lambda x: x[place], held)
 
-    def _average(self, total: Info, count: int) -> Info:
-        return jax.tree.map(lambda x: lax.psum(x, CLIENTS) / count, total)
+    def _stored(self, held: Tree, trained: list[Tree], ids: Array) -> Tree:
+        """On one device: put the new states of the sampled clients that live here back in place."""
+        first = lax.axis_index(CLIENTS) * self.fleet.block
+        lives_here = (ids >= first) & (ids < first + self.fleet.block)
+        place = jnp.where(lives_here, ids - first, self.fleet.block)  # out of range: dropped
+        new = jax.tree.map(lambda *x: jnp.concatenate(x)[: len(ids)], *trained)
+        return jax.tree.map(lambda x, v: x.at[place].set(v, mode="drop"), held, new)
 
 
 def states_of(state: State, n_clients: int) -> Tree:

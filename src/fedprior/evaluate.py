@@ -10,7 +10,8 @@ it predicts with the mixture's probabilities.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -29,7 +30,8 @@ from fedprior.vectors import Tree, row
 AVERAGES = ("weighted", "mean", "worst_decile")
 
 
-class Score(NamedTuple):
+@dataclass(frozen=True)
+class Score:
     """How each client's model did: one row per client, values as sums so that any average can be taken later."""
 
     correct: np.ndarray  # [N]
@@ -65,7 +67,9 @@ def averages(value: np.ndarray, count: np.ndarray, worst_is_low: bool = True) ->
 def _predict(problem: Problem, mixture: Mixture, batch: Batch) -> tuple[Array, Array]:
     """Number of correct predictions and summed loss of a mixture on a batch."""
     weights, models = mixture
-    parts = [jnp.log(weights[m]) + jax.nn.log_softmax(problem.logits(row(models, m), batch.x)) for m in range(len(weights))]
+    parts = [
+        jnp.log(weights[m]) + jax.nn.log_softmax(problem.logits(row(models, m), batch.x)) for m in range(len(weights))
+    ]
     log_p = parts[0] if len(parts) == 1 else jax.nn.logsumexp(jnp.stack(parts), axis=0)
     hit = (jnp.argmax(log_p, axis=1) == batch.y) * batch.mask
     nll = -jnp.take_along_axis(log_p, batch.y[:, None], axis=1)[:, 0]
@@ -81,7 +85,7 @@ class Evaluator:
         if samples is None:
             raise FedpriorError("the federation has no validation samples; give a validation fraction above 0")
         self.count = np.asarray(samples.size)
-        self._samples = engine.fleet.replicate(Samples(*map(jnp.asarray, samples)))
+        self._samples = engine.fleet.replicate(Samples(*samples))
         spec = State(P(), P(), P(), P(CLIENTS), P(CLIENTS))  # type: ignore[arg-type]
         fleet = engine.fleet
         self._own = jax.jit(
@@ -94,12 +98,12 @@ class Evaluator:
     def own(self, state: State) -> dict[str, Score]:
         """Every client's personal model, and the global model where there is one, on each client's own samples."""
         found = self._own(state, self.engine._arrays, self.engine.samples, self._samples)
-        return {model: self._score(*sums, self.count) for model, sums in found.items()}
+        return {model: self._score(sums, self.count) for model, sums in found.items()}
 
     def pooled(self, state: State) -> dict[str, Score]:
         """Every client's personal model on the union of all samples: N times the cost of ``own``."""
         found = self._pooled(state, self.engine._arrays, self.engine.samples, self._samples)
-        return {model: self._score(*sums, np.full_like(self.count, self.count.sum())) for model, sums in found.items()}
+        return {model: self._score(sums, np.full_like(self.count, self.count.sum())) for model, sums in found.items()}
 
     def personal_model(self, state: State, i: int) -> Mixture:
         """One client's personal model."""
@@ -108,10 +112,10 @@ class Evaluator:
         def model(arrays: Any, train: Samples, state: State, i: Array, client: Tree) -> Mixture:
             return self._personal(eqx.combine(arrays, self.engine._static), state, train, i, client)
 
-        return jax.jit(model)(arrays, train, state, jnp.asarray(i, jnp.int32), row(state.clients, i))  # type: ignore[no-any-return]
+        return jax.jit(model)(arrays, train, state, jnp.asarray(i, jnp.int32), row(state.clients, i))
 
-    def _score(self, correct: Array, loss: Array, count: np.ndarray) -> Score:
-        n = self.engine.fleet.n_clients
+    def _score(self, sums: tuple[Array, Array], count: np.ndarray) -> Score:
+        (correct, loss), n = sums, self.engine.fleet.n_clients
         return Score(np.asarray(correct)[:n], np.asarray(loss, np.float64)[:n], count)
 
     # -- the compiled parts, run once per device -----------------------------------------------------------------------
@@ -164,4 +168,4 @@ class Evaluator:
         first = lax.axis_index(CLIENTS) * fleet.block
         ids = jnp.minimum(first + jnp.arange(fleet.block), fleet.n_clients - 1)
         batch_size = None if fleet.chunk == 1 else fleet.chunk
-        return lax.map(lambda pair: score(*pair), (ids, state.clients), batch_size=batch_size)  # type: ignore[no-any-return]
+        return lax.map(lambda pair: score(*pair), (ids, state.clients), batch_size=batch_size)

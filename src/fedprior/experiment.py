@@ -52,7 +52,7 @@ class DataSettings(_Strict):
 class Experiment(_Strict):
     """Everything that defines an experiment but its methods and seeds. Unknown keys and wrong types are errors."""
 
-    name: str
+    name: str = pydantic.Field(pattern=r"^[^/\\.][^/\\]*$")  # it names a folder
     about: str = ""
     data: DataSettings
     partition: dict[str, Any]
@@ -76,7 +76,7 @@ def _one_line(error: pydantic.ValidationError, what: str, valid: Iterable[str]) 
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return unknown(f"key in {what}", where, valid)
+        return unknown(f"key in {what}", where, [f"data.{k}" for k in DataSettings.model_fields] if len(first["loc"]) > 1 else valid)
     if first["type"] == "missing":
         return FedpriorError(f"{what}: '{where}' is missing")
     given = f" (given: {first['input']!r})" if not isinstance(first["input"], dict) else ""
@@ -97,7 +97,9 @@ def _partition_options(experiment: Experiment) -> dict[str, Any]:
     """Check the partition's settings against the signature of its function, so that each fact stands in one place."""
     given = dict(experiment.partition)
     kind = given.pop("kind", None)
-    if kind not in PARTITIONS:
+    if kind is None:
+        raise FedpriorError(f"task '{experiment.name}': 'partition.kind' is missing; valid: {', '.join(sorted(PARTITIONS))}")
+    if not isinstance(kind, str) or kind not in PARTITIONS:
         raise unknown("partition kind", str(kind), PARTITIONS)
     function = PARTITIONS[kind]
     hints = typing.get_type_hints(function)
@@ -129,8 +131,8 @@ def read_task(name: str) -> dict[str, Any]:
     elif name.endswith(".toml"):
         try:
             text = Path(name).read_text()
-        except OSError as error:
-            raise FedpriorError(f"cannot read task file {name}: {error.strerror}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise FedpriorError(f"cannot read task file {name}: {getattr(error, 'strerror', error)}") from error
     else:
         raise unknown("task", name, [*task_names(), "<a file ending in .toml>"])
     try:

@@ -69,7 +69,7 @@ class Method:
 
     def global_model(self, server: Tree) -> Vector | None:
         """G: the one model for all, or None where the method has none."""
-        return server  # type: ignore[no-any-return]
+        return server
 
     def with_global_model(self, server: Tree, w: Vector) -> Tree:
         """Return the server state with its global model replaced (how server relaxation acts)."""
@@ -103,7 +103,9 @@ class Method:
 
     def idle(self) -> list[str]:
         """Say which valid settings do nothing (the command line warns about them)."""
-        return [f"{name} = 0" for name in ("alpha", "alpha_m", "lam", "eta", "eta_alpha") if getattr(self, name, 1) == 0]
+        return [
+            f"{name} = 0" for name in ("alpha", "alpha_m", "lam", "eta", "eta_alpha") if getattr(self, name, 1) == 0
+        ]
 
 
 def single(w: Vector) -> Mixture:

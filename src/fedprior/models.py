@@ -178,7 +178,7 @@ class CNN(Model):
         height, width, channels = image
         if any(side < 16 or side % 4 for side in (height, width)):
             raise FedpriorError(
-                f"model 'cnn' needs height and width in multiples of 4, at least 16, not {height} x {width}: it pools twice"
+                f"model 'cnn' pools twice: height and width must be multiples of 4, at least 16, not {height} x {width}"
             )
         keys = jax.random.split(key, 5)
         self.conv1 = ConvPool(channels, 6, 5, key=keys[0])
@@ -224,11 +224,11 @@ class Cell(eqx.Module):
 
 @jax.custom_jvp
 def _recur(gates: Array, weight: Array) -> Array:
-    """The LSTM recurrence: the input's part of the gates [T, B, 4 H] and the hidden weight [4 H, H] to outputs [T, B, H].
+    """The LSTM recurrence: the input's part of the gates [T, B, 4 H] and the hidden weight [4 H, H] to [T, B, H].
 
     The derivative is written out because JAX's own adds up the weight's gradient within the loop; here that is one
-    product after it, and the gradient of the LSTM takes 0.9 times the time. It is a forward rule, so that forward, reverse
-    and higher derivatives all work.
+    product after it, and the gradient of the LSTM takes 0.9 times the time. It is a forward rule, so that forward,
+    reverse and higher derivatives all work.
     """
     return _trace(gates, weight)[0]
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import io
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,8 @@ TABLES = {"metrics.csv": METRICS, "clients.csv": PER_CLIENT, "times.csv": TIMES}
 KEPT = 2  # checkpoints
 
 
-def _moment(where: str) -> None:
-    """Called at named moments of a checkpoint write, so that tests can kill the process there. Does nothing."""
+def _moment(where: str, path: Path) -> None:
+    """Called at named moments of replacing a file, so that tests can kill the process there. Does nothing."""
 
 
 # -- states as bytes ---------------------------------------------------------------------------------------------------
@@ -87,12 +88,12 @@ def unpack(arrays: dict[str, np.ndarray], template: State, n_clients: int) -> St
         return jax.random.wrap_key_data(placed) if _is_key(like) else placed
 
     leaves = [restore(name, like) for name, like in wanted.items()]
-    return jax.tree.unflatten(jax.tree.structure(template), leaves)  # type: ignore[no-any-return]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
 def to_bytes(state: State, n_clients: int) -> bytes:
     """A state as bytes (safetensors)."""
-    return safetensors.numpy.save(pack(state, n_clients))  # type: ignore[no-any-return]
+    return safetensors.numpy.save(pack(state, n_clients))
 
 
 def from_bytes(data: bytes, template: State, n_clients: int) -> State:
@@ -117,12 +118,17 @@ def replace_file(path: Path, write: Any) -> None:
     temporary = path.with_name(path.name + ".tmp")
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(temporary)
-        _moment("written")
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _moment("renamed")
+        try:
+            write(temporary)
+            _moment("written", path)
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        _moment("renamed", path)
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -146,9 +152,32 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _differences(old: Any, new: Any, where: str = "") -> list[str]:
+def _digest(arrays: dict[str, np.ndarray]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(arrays):
+        found.update(name.encode() + arrays[name].tobytes())
+    return found.hexdigest()
+
+
+def _read_checkpoint(path: Path) -> dict[str, np.ndarray] | None:
+    """The arrays of a checkpoint, or None where the file is not what was written."""
+    try:
+        with safetensors.safe_open(path, "np") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no mapping)
+            digest = (file.metadata() or {}).get("sha256")
+    except (safetensors.SafetensorError, OSError):
+        return None
+    return arrays if digest == _digest(arrays) else None
+
+
+def differences(old: Any, new: Any, where: str = "") -> list[str]:
+    """In what two nested settings differ, one text each.
+
+    >>> differences({"a": {"b": 1}}, {"a": {"b": 2}})
+    ['a.b: 1 then, 2 now']
+    """
     if isinstance(old, dict) and isinstance(new, dict):
-        return [d for k in sorted({*old, *new}) for d in _differences(old.get(k), new.get(k), f"{where}.{k}" if where else k)]
+        return [d for k in sorted({*old, *new}) for d in differences(old.get(k), new.get(k), f"{where}.{k}" if where else k)]
     return [] if old == new else [f"{where}: {old!r} then, {new!r} now"]
 
 
@@ -170,7 +199,11 @@ class RunFolder:
     @property
     def config(self) -> dict[str, Any]:
         """The resolved settings."""
-        return read_json(self.path / "config.json")
+        path = self.path / "config.json"
+        content = read_json(path)
+        if not isinstance(content.get("run"), dict) or not isinstance(content.get("environment"), dict):
+            raise FedpriorError(f"{path} does not describe a run of fedprior; use another folder")
+        return content
 
     @property
     def status(self) -> dict[str, Any]:
@@ -180,22 +213,28 @@ class RunFolder:
 
     def begin(self, config: dict[str, Any]) -> None:
         """Start a new run here, in place of whatever run was here."""
+        states = self.path / "checkpoints"
         with _writing(self.path):
-            if self.exists:
-                shutil.rmtree(self.path)
+            if states.exists():  # they go first and the settings come last: no run ever meets the states of another
+                shutil.rmtree(states)
             self.path.mkdir(parents=True, exist_ok=True)
             for name, columns in TABLES.items():
                 (self.path / name).write_text(",".join(columns) + "\n")
-        write_json(self.path / "config.json", config)
         self.set_status("running", 0)
+        write_json(self.path / "config.json", config)
 
     def check_same(self, config: dict[str, Any]) -> list[str]:
         """Refuse to resume a run of other settings; return what else differs (versions, machine) as warnings."""
-        old = self.config
-        apart = _differences({**old["run"], "rounds": 0}, {**config["run"], "rounds": 0})
+        old, config = self.config, json.loads(json.dumps(config))
+        apart = differences({**old["run"], "rounds": 0}, {**config["run"], "rounds": 0})
         if apart:
             raise FedpriorError(f"{self.path} holds a run of other settings ({'; '.join(apart[:3])}); use another --out")
-        return _differences(old["environment"], config["environment"])
+        return differences(old["environment"], config["environment"])
+
+    def extend(self, rounds: int) -> None:
+        """Let the run be one of ``rounds`` rounds from now on."""
+        old = self.config
+        write_json(self.path / "config.json", {**old, "run": {**old["run"], "rounds": rounds}})
 
     def set_status(self, status: str, at: int, **more: Any) -> None:
         """Say how the run stands."""
@@ -215,46 +254,59 @@ class RunFolder:
             with _writing(self.path / table), open(self.path / table, "rb") as file:
                 os.fsync(file.fileno())
         path = self.path / "checkpoints" / f"round-{at:08d}.safetensors"
-        replace_file(path, lambda p: safetensors.numpy.save_file(pack(state, n_clients), p))
+        arrays = pack(state, n_clients)
+        mark = {"sha256": _digest(arrays)}
+        replace_file(path, lambda p: safetensors.numpy.save_file(arrays, p, metadata=mark))
         for old in self._checkpoints[:-KEPT]:
             with _writing(old):
                 old.unlink()
 
-    def restore(self, template: State, n_clients: int) -> State | None:
-        """The newest readable checkpoint (None if there is none yet), with the tables cut back to its round."""
-        state = None
+    def restore(self, template: State, n_clients: int) -> tuple[State | None, list[str]]:
+        """The newest whole checkpoint (None if there is none) and the names of damaged ones, which were passed over."""
+        damaged: list[str] = []
         for path in reversed(self._checkpoints):
-            try:
-                arrays = safetensors.numpy.load_file(path)
-            except (safetensors.SafetensorError, OSError):  # a damaged file: the one before it will do
-                continue
-            state = unpack(arrays, template, n_clients)
-            break
-        last = 0 if state is None else int(state.round)
-        for newer in self._checkpoints:
-            if int(newer.stem.split("-")[1]) > last:
-                newer.unlink()
-        for table in TABLES:
-            self._cut(table, last)
-        return state
+            arrays = _read_checkpoint(path)
+            if arrays is not None:
+                return unpack(arrays, template, n_clients), damaged
+            damaged.append(path.name)
+        return None, damaged
 
-    def _cut(self, table: str, last: int) -> None:
-        """Drop rows after round ``last`` and a last line that was not written whole."""
+    def rewind(self, last: int, wanted: Callable[[int, str, str], bool] = lambda t, model, data: True) -> None:
+        """Drop what lies beyond round ``last``: checkpoints, and rows of the tables; of these also a line not written
+        whole and what is not ``wanted``(round, model, data).
+        """
+        states = self.path / "checkpoints"
+        with _writing(states):
+            for path in [*states.glob("*.tmp"), *self._checkpoints]:
+                if path.suffix == ".tmp" or int(path.stem.split("-")[1]) > last:
+                    path.unlink()
+
+        def stays(table: str, line: str) -> bool:
+            t, model, data, *_ = line.split(",")
+            return t.isdecimal() and int(t) <= last and (table == "times.csv" or wanted(int(t), model, data))
+
+        for table, columns in TABLES.items():
+            head, lines = ",".join(columns) + "\n", self._lines(table)
+            kept = [head, *(line for line in lines[1:] if line.count(",") == head.count(",") and stays(table, line))]
+            if kept != lines:
+                text = "".join(kept)
+                replace_file(self.path / table, lambda p, text=text: p.write_text(text))
+
+    def _lines(self, table: str) -> list[str]:
+        """The whole lines of a table; what follows the last line end was being written when the run was killed."""
         path = self.path / table
-        text = path.read_text() if path.exists() else ",".join(TABLES[table]) + "\n"
-        head, *lines = text[: text.rfind("\n") + 1].splitlines(keepends=True)
-        kept = [line for line in lines if int(line.split(",", 1)[0]) <= last]
-        replace_file(path, lambda p: p.write_text("".join([head, *kept])))
+        try:
+            text = path.read_text(errors="replace") if path.exists() else ""
+        except OSError as error:
+            raise FedpriorError(f"cannot read {path}: {error.strerror}") from error
+        return text[: text.rfind("\n") + 1].splitlines(keepends=True)
 
     def rows(self, table: str) -> list[dict[str, str]]:
         """All rows of one of the tables."""
-        try:
-            with open(self.path / table, newline="") as file:
-                return list(csv.DictReader(file))
-        except OSError as error:
-            raise FedpriorError(f"cannot read {self.path / table}: {error.strerror}") from error
+        return list(csv.DictReader(self._lines(table)))
 
 
 def find_runs(folder: Path) -> list[RunFolder]:
     """Every run at or below a folder, in order."""
-    return [RunFolder(path.parent) for path in sorted(folder.rglob("config.json"))]
+    found = [path.parent for path in sorted(folder.rglob("config.json"))]
+    return [RunFolder(path) for path in found if (path / "metrics.csv").exists()]

@@ -27,6 +27,7 @@ from fedprior.tricks import Relaxed
 from fedprior.vectors import Vector, row
 
 CHECKPOINT_SECONDS = 30.0
+PERSONAL_POOLED = ("personal", "pooled")
 
 
 class Diverged(FedpriorError):
@@ -172,16 +173,7 @@ class Trial:
             if record.exists and not (resume or overwrite):
                 raise FedpriorError(f"{record.path} already holds a run; --resume goes on with it, --overwrite replaces it")
             if record.exists and resume:
-                result.warnings = [f"resuming with another {w}" for w in record.check_same(self.config(seed))]
-                state = record.restore(state, n) or state
-                result.rows = [
-                    (int(r["round"]), r["model"], r["data"], r["average"], float(r["accuracy"]), float(r["loss"]))
-                    for r in record.rows("metrics.csv")
-                ]
-                if int(state.round) > experiment.rounds:
-                    raise FedpriorError(
-                        f"{record.path} is at round {int(state.round)} already, beyond rounds = {experiment.rounds}"
-                    )
+                state, result.rows, result.warnings = self._resume(record, seed, state)
             else:
                 record.begin(self.config(seed))
         started, saved, trained = int(state.round), time.monotonic(), 0.0
@@ -195,7 +187,7 @@ class Trial:
             finite = all(np.isfinite(float(value)) for value in info.values())
             between = time.perf_counter()
             trained += between - begun
-            due = t % experiment.eval_every == 0 or t == experiment.rounds
+            due = self._due(t)
             if due and finite:
                 scores = self._evaluate(state, t)
                 finite = all(np.isfinite(score.loss).all() for score in scores.values())
@@ -224,10 +216,46 @@ class Trial:
             record.set_status("finished" if result.finished else "stopped", int(state.round))
         return result
 
+    def _resume(
+        self, record: RunFolder, seed: int, start: State
+    ) -> tuple[State, list[tuple[Any, ...]], list[str]]:
+        """Where the run in the folder goes on (it may be made longer), its rows so far, and what to warn about."""
+        warnings = [f"resuming with another {w}" for w in record.check_same(self.config(seed))]
+        found, damaged = record.restore(start, self.task.federation.n_clients)
+        state = start if found is None else found
+        at, rounds, before = int(state.round), self.task.experiment.rounds, record.config["run"]["rounds"]
+        if rounds != before:
+            if at >= rounds:
+                raise FedpriorError(
+                    f"{record.path} is at round {at} of {before} already and cannot end at rounds = {rounds}; "
+                    f"give more rounds than {at}, or start anew with --overwrite"
+                )
+            record.extend(rounds)
+        # Rows that a run of this length would not have: a shorter one's last round may be no evaluation of this one.
+        record.rewind(at, lambda t, model, data: self._pooled_due(t) if (model, data) == PERSONAL_POOLED else self._due(t))
+        rows: list[tuple[Any, ...]] = [
+            (int(r["round"]), r["model"], r["data"], r["average"], float(r["accuracy"]), float(r["loss"]))
+            for r in record.rows("metrics.csv")
+        ]
+        missing = [t for t in range(1, at + 1) if self._due(t) and t not in {row[0] for row in rows}]
+        if missing:
+            raise FedpriorError(f"{record.path / 'metrics.csv'} has lost round {missing[0]}; start anew with --overwrite")
+        if at < rounds:
+            record.set_status("running", at)
+        return state, rows, warnings + [f"checkpoint {name} is damaged; going on from round {at}" for name in damaged]
+
+    def _due(self, t: int) -> bool:
+        """Whether round t is evaluated."""
+        return t % self.task.experiment.eval_every == 0 or t == self.task.experiment.rounds
+
+    def _pooled_due(self, t: int) -> bool:
+        """Whether the personal models see the pooled test after round t."""
+        when = self.task.experiment.pooled
+        return self._due(t) and (when == "every" or (when == "last" and t == self.task.experiment.rounds))
+
     def _evaluate(self, state: State, t: int) -> dict[tuple[int, str, str], Score]:
-        experiment = self.task.experiment
         scores = {(t, model, "own"): score for model, score in self.evaluator.own(state).items()}
-        if experiment.pooled == "every" or (experiment.pooled == "last" and t == experiment.rounds):
+        if self._pooled_due(t):
             scores |= {(t, model, "pooled"): score for model, score in self.evaluator.pooled(state).items()}
         if self.validator is not None:
             scores |= {(t, model, "validation"): score for model, score in self.validator.own(state).items()}

@@ -69,7 +69,9 @@ class Relaxed(Wrapped):
 
     def rules(self) -> list[tuple[str, str, bool]]:
         """Zero would freeze the server."""
-        return [("beta", "it must be a finite number above 0 (0 would freeze the server)", 0 < self.beta < float("inf"))]
+        return [
+            ("beta", "it must be a finite number above 0 (0 would freeze the server)", 0 < self.beta < float("inf"))
+        ]
 
     def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
         """Merge, then move the global model beta times as far."""

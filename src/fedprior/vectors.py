@@ -126,14 +126,14 @@ def optimize(
         update, memory = optimizer.update(grad(w, pick), memory, w)
         return (optax.apply_updates(w, update), memory), None
 
-    start = (w, optimizer.init(w) if memory is None else memory)  # type: ignore[arg-type]
+    start = (w, optimizer.init(w) if memory is None else memory)
     (w, memory), _ = lax.scan(step, start, picks)
     return w, memory
 
 
-OPTIMIZERS = ("sgd", "adabelief", "adagrad", "adam", "adamax", "adamw", "lamb", "lion", "nadam", "radam", "rmsprop", "yogi")
+OPTIMIZERS = ("sgd", "adabelief", "adagrad", "adam", "adamax", "adamw", "lamb", "lion", "nadam", "rmsprop", "yogi")
 
 
 def optimizer(name: str | optax.GradientTransformation, alpha: float) -> optax.GradientTransformation:
     """An optax optimizer by name with step size ``alpha``, or the given one as it is."""
-    return getattr(optax, name)(alpha) if isinstance(name, str) else name  # type: ignore[no-any-return]
+    return getattr(optax, name)(alpha) if isinstance(name, str) else name

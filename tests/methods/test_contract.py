@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -16,10 +17,17 @@ from fedprior.records import from_bytes, to_bytes
 from fedprior.streams import Stream, stream
 from fedprior.vectors import row
 
-CASES = [(name, mode) for name in METHODS for mode in make(name).participation]
+CASES = [
+    pytest.param(
+        name, mode, marks=pytest.mark.xdist_group(f"{name}-{mode}")
+    )  # one worker: it compiles each engine once
+    for name in METHODS
+    for mode in make(name).participation
+]
 N, S = len(SIZES), 3
 
 
+@functools.cache
 def engine(name: str, mode: str, devices: int = 2, **options: Any) -> Engine:
     problem, data = blobs()
     return Engine(

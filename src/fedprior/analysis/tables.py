@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.table import Table as RichTable
 
 from fedprior.errors import FedpriorError, unknown
 from fedprior.evaluate import AVERAGES
-from fedprior.records import RunFolder, find_runs
+from fedprior.methods import METHODS
+from fedprior.records import RunFolder, differences, find_runs
 
 Series = dict[tuple[str, str, str], dict[int, float]]  # (model, data, average) -> round -> accuracy
 MODELS, DATA = ("personal", "global"), ("own", "pooled")
@@ -24,6 +26,7 @@ ROUNDS = {
     "validation": "round chosen on validation",
     "best": "best round on test (an optimistic number: the test chose it)",
 }
+OF_A_METHOD = ("method", "settings", "beta", "participation", "seed")  # in which runs of one experiment may differ
 FORMATS = ("text", "markdown", "latex", "csv")
 
 
@@ -67,14 +70,15 @@ def reported(series: Series, model: str, data: str, average: str) -> dict[str, f
 
 
 def summarize(runs: dict[str, dict[int, Series]]) -> dict[str, Any]:
-    """All numbers of a comparison: method -> model -> data -> average -> round choice -> {mean, std, seeds}."""
+    """All numbers of a comparison: method -> model -> data -> average -> round choice -> {mean, std, seeds}.
+
+    None stands where nothing was evaluated, such as the global model of a method that has none.
+    """
     results: dict[str, Any] = {}
     for method, by_seed in runs.items():
         seeds = sorted(by_seed)
         results[method] = {}
         for model in MODELS:
-            if not any((model, "own", AVERAGES[0]) in series for series in by_seed.values()):
-                continue  # a method without a global model has no such rows
             results[method][model] = {
                 data: {average: _over_seeds([reported(by_seed[s], model, data, average) for s in seeds], seeds) for average in AVERAGES}
                 for data in DATA
@@ -101,27 +105,46 @@ def _over_seeds(numbers: list[dict[str, float | None]], seeds: list[int]) -> dic
     return found
 
 
-def collect(folders: Iterable[Path]) -> dict[str, dict[str, dict[int, Series]]]:
-    """All runs at or below the folders: task -> method -> seed -> series."""
+def collect(
+    folders: Iterable[Path], warn: Callable[[str], None] = lambda text: None
+) -> dict[str, dict[str, dict[int, Series]]]:
+    """All runs at or below the folders: task -> method -> seed -> series. Diverged ones have no place among them."""
     found: dict[str, dict[str, dict[int, Series]]] = defaultdict(lambda: defaultdict(dict))
+    firsts: dict[tuple[str, ...], dict[str, Any]] = {}
     for folder in folders:
         runs = find_runs(Path(folder))
         if not runs:
             raise FedpriorError(f"no runs at or below {folder}; a run's folder holds config.json and metrics.csv")
         for run in runs:
-            config, series = run.config["run"], read_series(run)
+            config, status, series = run.config["run"], run.status, read_series(run)
+            task, method, seed = config["name"], config["method"], int(config["seed"])
+            if status["status"] == "diverged":
+                warn(f"{run.path} diverged in round {status['round']} and is left out")
+                continue
+            if status["status"] != "finished":
+                warn(f"{run.path} is not finished; its last evaluation is reported")
             if not series:
                 continue
-            method, seed = config["method"], int(config["seed"])
-            if seed in found[config["name"]][method]:
-                raise FedpriorError(f"two runs of {config['name']}, {method}, seed {seed}; give folders that do not overlap")
-            found[config["name"]][method][seed] = series
-    return {task: dict(by_method) for task, by_method in found.items()}
+            if seed in found[task][method]:
+                raise FedpriorError(f"two runs of {task}, {method}, seed {seed}; give folders that do not overlap")
+            found[task][method][seed] = series
+            shared = {k: v for k, v in config.items() if k not in OF_A_METHOD}
+            if apart := differences(firsts.setdefault((task,), shared), shared):
+                warn(f"runs of {task} are not of one experiment ({apart[0]}, in {run.path})")
+            alike = {k: v for k, v in config.items() if k != "seed"}
+            if apart := differences(firsts.setdefault((task, method), alike), alike):
+                raise FedpriorError(f"seeds of {task}, {method} differ in their settings ({apart[0]}, in {run.path})")
+    order = list(METHODS)
+    return {
+        task: dict(sorted(by_method.items(), key=lambda kv: order.index(kv[0]) if kv[0] in order else len(order)))
+        for task, by_method in found.items()
+    }
 
 
 # -- layout ------------------------------------------------------------------------------------------------------------
 
 HEAD = ("method", "model", "own test, weighted", "own test, mean", "own test, worst decile", "pooled test", "seeds")
+SHORT = ("method", "model", "weighted", "mean", "worst 10%", "pooled", "n")  # for 80 columns
 
 
 def _cell(number: dict[str, Any] | None) -> str:
@@ -138,6 +161,8 @@ def rows(results: dict[str, Any], choice: str = "last") -> list[tuple[str, ...]]
     for method, by_model in results.items():
         for model, by_data in by_model.items():
             own = [by_data["own"][average].get(choice) for average in AVERAGES]
+            if not any(by_data["own"]["weighted"].values()):
+                continue  # the method has no such model
             pooled = by_data["pooled"]["weighted"].get(choice)
             seeds = next((n["seeds"] for n in own if n), [])
             body.append((method, model, *map(_cell, own), _cell(pooled), str(len(seeds))))
@@ -151,13 +176,24 @@ def caption(task: str, choice: str) -> str:
 
 def rich_table(task: str, results: dict[str, Any], choice: str = "last") -> RichTable:
     """The table for a terminal."""
-    table = RichTable(title=caption(task, choice), title_justify="left", title_style="bold")
-    for i, name in enumerate(HEAD):
-        table.add_column(name, justify="left" if i < 2 else "right")
+    table = RichTable(
+        title=f"{task}: test accuracy in percent, {ROUNDS[choice]}",
+        title_style="bold",
+        title_justify="left",
+        caption="weighted (by samples), mean and worst 10% (of clients): on own test samples; pooled: on all; "
+        "mean±standard deviation over n seeds",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for i, name in enumerate(SHORT):
+        table.add_column(name, justify="left" if i < 2 else "right", no_wrap=i > 0, overflow="fold")
     before = None
-    for line in rows(results, choice):
-        table.add_row(*(("" if line[0] == before else line[0]), *line[1:]))
-        before = line[0]
+    for method, *line in rows(results, choice):
+        table.add_row("" if method == before else method, *(cell.replace(" ± ", "±") for cell in line))
+        before = method
     return table
 
 

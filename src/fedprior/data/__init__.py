@@ -1,0 +1,1 @@
+"""Samples, and which client holds them."""

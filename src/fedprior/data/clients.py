@@ -140,7 +140,9 @@ class ClientData:
         for many draws, and the next round would see the same batches again.
         """
         if get_opaque_trace_state() != self._stream.trace:
-            raise FedpriorError("data.draw was called inside a compiled loop; draw all picks before it and scan over them")
+            raise FedpriorError(
+                "data.draw was called inside a compiled loop; draw all picks before it and scan over them"
+            )
         step = jnp.asarray(self._cursor) + self._stream.drawn + jnp.arange(count)
         self._stream.drawn += count
         per_epoch = -(-self.size // self._batch_size)

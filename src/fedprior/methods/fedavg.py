@@ -1,6 +1,6 @@
 """FedAvg: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017.
 
-    w_i <- w_i - alpha grad f_i(w_i; B), R times from the received w;    w <- sum_i p_i w_i
+w_i <- w_i - alpha grad f_i(w_i; B), R times from the received w;    w <- sum_i p_i w_i
 """
 
 from __future__ import annotations

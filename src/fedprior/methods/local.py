@@ -1,6 +1,6 @@
 """Local: every client alone, the row no honest comparison goes without.
 
-    v_i <- v_i - alpha grad f_i(v_i; B), R times a round, going on from the client's own model.
+v_i <- v_i - alpha grad f_i(v_i; B), R times a round, going on from the client's own model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Local(Method):
 
     def client(self, w0: Vector, key: Array) -> Tree:
         """Own model v_i and the optimizer's memory, which goes on across rounds."""
-        return {"v": w0, "memory": optimizer(self.optimizer, self.alpha).init(w0)}  # type: ignore[arg-type]
+        return {"v": w0, "memory": optimizer(self.optimizer, self.alpha).init(w0)}
 
     def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
         """Nothing."""

@@ -1,8 +1,8 @@
 """pFedMe: Dinh et al., "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020.
 
-    R times, on one batch B each:   theta <- theta - alpha [grad f_i(theta; B) + lam (theta - w_i)],  K times
-                                    w_i <- w_i - alpha_m lam (w_i - theta)
-    server:                         w <- sum_i p_i w_i
+R times, on one batch B each:   theta <- theta - alpha [grad f_i(theta; B) + lam (theta - w_i)],  K times
+                                w_i <- w_i - alpha_m lam (w_i - theta)
+server:                         w <- sum_i p_i w_i
 """
 
 from __future__ import annotations

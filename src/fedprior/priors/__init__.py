@@ -1,0 +1,1 @@
+"""Priors on a client's personal model: generators, divergences and means."""

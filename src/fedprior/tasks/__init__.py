@@ -1,0 +1,1 @@
+"""The tasks that ship with fedprior, as TOML files."""

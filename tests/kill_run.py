@@ -1,0 +1,151 @@
+"""Kill runs at random moments, resume them, and compare with a run that was left alone.
+
+    python tests/kill_run.py 20
+
+kills twenty runs, each in another way, and says of each whether the resumed run ended with the same bytes. The tests use
+the same functions.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROUNDS = 12
+SETTINGS = ("--method", "mh", "--no-local", "--rounds", str(ROUNDS), "--set", "R=2", "--set", "K=2")
+COMMAND = ("run", "digits-mclr", *SETTINGS, "--checkpoint-seconds", "0")
+
+
+class Blow(NamedTuple):
+    """When a run is hit: at the ``count``-th moment ``where`` of replacing a file, or ``delay`` after its first files.
+
+    ``torn`` cuts the half-written file in two first, as a kill in the middle of the write would.
+    """
+
+    where: str  # written (not yet renamed), renamed, or delay
+    count: int = 1
+    delay: float = 0.0
+    only: str = ".safetensors"  # of which files ("" for all)
+    torn: bool = False
+    signals: tuple[int, ...] = (int(signal.SIGKILL),)
+
+    def __str__(self) -> str:
+        if self.where == "delay":
+            return f"{self.delay:.2f} s after the start"
+        state = "half of" if self.torn else "all of"
+        moment = f"{state} it written, not renamed" if self.where == "written" else "right after the rename"
+        return f"file {self.count} of '*{self.only}', {moment}"
+
+
+def strike(blow: Blow) -> None:
+    """In the process to be hit: lie in wait."""
+    from fedprior import records
+
+    met = 0
+
+    def moment(where: str, path: Path) -> None:
+        nonlocal met
+        if where != blow.where or not path.name.endswith(blow.only):
+            return
+        met += 1
+        if met == blow.count:
+            if blow.torn:
+                half = path.with_name(path.name + ".tmp")
+                os.truncate(half, half.stat().st_size // 2)
+            for number in blow.signals:
+                os.kill(os.getpid(), number)
+
+    records._moment = moment
+
+
+def start(out: Path, blow: Blow | None = None, resume: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, to its end or to the blow."""
+    code = f"import kill_run, fedprior.cli; kill_run.strike(kill_run.{blow!r}); fedprior.cli.main()"
+    if blow is None or blow.where == "delay":
+        code = "import fedprior.cli; fedprior.cli.main()"
+    arguments = [*COMMAND, "--out", str(out), *(["--resume"] if resume else [])]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
+    )
+    if blow is not None and blow.where == "delay":
+        while process.poll() is None and not folder(out).joinpath("config.json").exists():
+            time.sleep(0.005)
+        time.sleep(blow.delay)
+        process.kill()
+    stdout, stderr = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def folder(out: Path) -> Path:
+    return out / "digits-mclr" / "mh" / "0"
+
+
+def outcome(out: Path) -> dict[str, bytes]:
+    """What must be the same to the last byte, however often the run was killed."""
+    run = folder(out)
+    names = ["config.json", "status.json", "metrics.csv", "clients.csv", f"checkpoints/round-{ROUNDS:08d}.safetensors"]
+    return {name: (run / name).read_bytes() for name in names}
+
+
+def duration(out: Path) -> float:
+    """Seconds between the first and the last file of a finished run."""
+    return (folder(out) / "status.json").stat().st_mtime - (folder(out) / "config.json").stat().st_mtime
+
+
+def checkpoints(out: Path) -> list[str]:
+    return sorted(path.name for path in (folder(out) / "checkpoints").glob("*"))
+
+
+def blows(count: int, rng: random.Random, seconds: float) -> list[Blow]:
+    """Kills of all kinds in turn, each at a random moment; a run of this length takes ``seconds``."""
+    found = []
+    for k in range(count):
+        at = rng.randint(1, ROUNDS)
+        kinds = [
+            Blow("written", at),
+            Blow("renamed", at),
+            Blow("delay", delay=rng.uniform(0, seconds)),
+            Blow("written", at, torn=True),
+            Blow("written", rng.randint(1, ROUNDS + 2), only="", torn=rng.random() < 0.5),
+        ]
+        found.append(kinds[k % len(kinds)])
+    return found
+
+
+def main(count: int) -> int:
+    failures = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        alone = Path(scratch) / "alone"
+        for out in (Path(scratch) / "warm", alone):  # the first one fills the compilation cache
+            done = start(out)
+            assert done.returncode == 0, done.stderr
+        reference, seconds = outcome(alone), duration(alone)
+        for k, blow in enumerate(blows(count, random.Random(), seconds), start=1):
+            out = Path(scratch) / str(k)
+            killed = start(out, blow)
+            left = checkpoints(out)
+            resumed = start(out, resume=True)
+            hit = killed.returncode == -signal.SIGKILL
+            ok = (hit or blow.where == "delay") and resumed.returncode == 0 and outcome(out) == reference
+            failures += not ok
+            how = "killed" if hit else f"ended with {killed.returncode} before"
+            print(f"{k:3d}  {how}: {blow}; left: {', '.join(left) or 'nothing'}; {'identical' if ok else 'FAILED'}", flush=True)
+            if not ok:
+                print(killed.stderr, resumed.stderr)
+    print(f"{count - failures} of {count} resumed runs are identical to the run that was left alone")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20))

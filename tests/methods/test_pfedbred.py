@@ -1,0 +1,172 @@
+"""pFedBreD and pFedMe against closed forms, hand-computed steps and each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from toys import Quadratic, blobs, federation, quadratics, rounds, view
+
+from fedprior.engine import Engine
+from fedprior.methods import make
+from fedprior.vectors import Vector
+
+# One client with f(x) = (x - 1)^2, so grad f(x) = 2 (x - 1); w = 3, theta = 5, m = 4.
+STEP = {"R": 1, "K": 1, "lam": 2.0, "alpha": 0.1, "alpha_m": 0.5}
+W, THETA, MEMORY = 3.0, 5.0, 4.0
+
+
+def one_step(name: str, data: Any, batch: int, **settings: Any) -> tuple[float, float]:
+    """(w, theta) after one local iteration."""
+    method = make(name, **STEP, **settings)
+    client: Any = Vector(jnp.array([THETA]))
+    if "eta" in dir(method):
+        uses_memory = method.mean in ("meg", "mh")  # type: ignore[attr-defined]
+        client = {"theta": client, "memory": Vector(jnp.array([MEMORY])) if uses_memory else None}
+    down = Vector(jnp.array([W]))
+    local = jax.jit(lambda c, d: method.local(Quadratic(1), c, d, view(data, batch=batch), jax.random.key(0)))
+    client, w, _ = local(client, down)
+    theta = client["theta"] if isinstance(client, dict) else client
+    if isinstance(client, dict) and client["memory"] is not None:
+        assert float(client["memory"].tree[0]) == float(w.tree[0])  # m <- w_{i,R}
+    return float(w.tree[0]), float(theta.tree[0])
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(
+    ("name", "settings", "w", "theta"),
+    [
+        # paper order: the proximal step starts at theta = 5, where grad f = 8
+        # mu = 3;                      theta = 5 - .1 (8 + 2 (5 - 3)) = 3.8;     w = 3 - .5 * 2 (3 - 3.8)
+        ("pfedme", {}, 3.8, 3.8),
+        # mu = 3 - .25 * 4 = 2;        theta = 5 - .1 (8 + 2 (5 - 2)) = 3.6;     w = 3 - (2 - 3.6)
+        ("lg", {"eta_alpha": 0.25}, 4.6, 3.6),
+        # mu = 3 - .1 (4 - 5) = 3.1;   theta = 5 - .1 (8 + 2 * 1.9) = 3.82;      w = 3 - (3.1 - 3.82)
+        ("meg", {"eta": 0.1}, 3.72, 3.82),
+        # mu = 3 - 1 + .1 = 2.1;       theta = 5 - .1 (8 + 2 * 2.9) = 3.62;      w = 3 - (2.1 - 3.62)
+        ("mh", {"eta": 0.1, "eta_alpha": 0.25}, 4.52, 3.62),
+        # released order
+        # starts at w = 3:             theta = 3 - .1 (4 + 0) = 2.6;             w = 3 - (3 - 2.6)
+        ("pfedme-released", {}, 2.6, 2.6),
+        # mu = 3 - .05 * 4 = 2.8, starts there: theta = 2.8 - .1 (3.6 + 0) = 2.44;  w = 3 - (2.8 - 2.44)
+        ("lg-released", {}, 2.64, 2.44),
+        # mu = 3.1, starts at w = 3:   theta = 3 - .1 (4 - 2 * .1) = 2.62;       w = 3 - (3.1 - 2.62)
+        ("meg-released", {"eta": 0.1}, 2.52, 2.62),
+        # u = 3 - .25 * 4 = 2, w' = 3 - .25 * 2 = 2.5, mu = 2.5 + .1 = 2.6, starts at w':
+        #                              theta = 2.5 - .1 (3 - 2 * .1) = 2.22;     w = 2.5 - (2.6 - 2.22)
+        ("mh-released", {"eta": 0.1, "eta_alpha": 0.25}, 2.12, 2.22),
+    ],
+)
+def test_one_step_by_hand(name: str, settings: dict[str, Any], w: float, theta: float) -> None:
+    data = quadratics(np.array([[1.0]]), np.array([[2.0]]), [1])
+    assert one_step(name, data, 1, **settings) == pytest.approx((w, theta), abs=1e-12)
+
+
+@pytest.mark.usefixtures("float64")
+def test_mh_released_uses_its_two_batches_in_order() -> None:
+    """u from the first batch; the step from u and the proximal loop on the second."""
+    centres = np.array([1.0, 7.0])
+    data = federation(np.array([[1.0, 2.0], [7.0, 2.0]]), np.zeros(2), [2])
+    first, second = (centres[int(i)] for i in jax.jit(lambda: view(data, batch=1).draw(2))()[:, 0])
+    assert first != second
+    u = W - 0.25 * 2 * (W - first)
+    w = W - 0.25 * 2 * (u - second)
+    mu = w - 0.1 * (MEMORY - THETA)
+    theta = w - 0.1 * (2 * (w - second) + 2 * (w - mu))
+    expected = (w - 0.5 * 2 * (mu - theta), theta)
+    assert one_step("mh-released", data, 1, eta=0.1, eta_alpha=0.25) == pytest.approx(expected, abs=1e-12)
+
+
+CENTRES = np.array([[1.0, -2.0], [4.0, 0.5], [-3.0, 2.0]])
+CURVATURES = np.array([[0.5, 1.0], [2.0, 1.5], [1.0, 0.25]])
+COPIES = [2, 5, 3]
+
+
+def fixed_point(gradient: bool, memory: bool, lam: float, alpha_m: float, eta: float, eta_alpha: float) -> np.ndarray:
+    """Solve the method's fixed-point equations with R = 1 for (w, theta_i), coordinate by coordinate.
+
+    mu_i = w - eta_alpha h_i (w - c_i) - eta (m_i - theta_i);  h_i (theta_i - c_i) + lam (theta_i - mu_i) = 0;
+    m_i = w - alpha_m lam (mu_i - theta_i);  sum_i p_i m_i = w.    Unknowns: w, then mu_i, theta_i, m_i.
+    """
+    p, n = np.array(COPIES) / sum(COPIES), len(COPIES)
+    found = []
+    for c, h in zip(CENTRES.T, CURVATURES.T, strict=True):
+        A, b = np.zeros((3 * n + 1, 3 * n + 1)), np.zeros(3 * n + 1)
+        for i in range(n):
+            mu, theta, m = 1 + i, 1 + n + i, 1 + 2 * n + i
+            A[i, [mu, 0]] = 1, -1 + gradient * eta_alpha * h[i]
+            A[i, m], A[i, theta] = memory * eta, -memory * eta
+            b[i] = gradient * eta_alpha * h[i] * c[i]
+            A[n + i, theta], A[n + i, mu], b[n + i] = h[i] + lam, -lam, h[i] * c[i]
+            A[2 * n + i, m], A[2 * n + i, 0], A[2 * n + i, mu], A[2 * n + i, theta] = (
+                1,
+                -1,
+                alpha_m * lam,
+                -alpha_m * lam,
+            )
+            A[3 * n, m] = p[i]
+        A[3 * n, 0] -= 1
+        x = np.linalg.solve(A, b)
+        found.append(np.concatenate([x[:1], x[1 + n : 1 + 2 * n]]))
+    return np.array(found).T  # [1 + N, d]
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(("name", "gradient", "memory"), [("pfedme", 0, 0), ("lg", 1, 0), ("meg", 0, 1), ("mh", 1, 1)])
+def test_fixed_points_on_federated_quadratics(name: str, gradient: int, memory: int) -> None:
+    hyper = {"lam": 1.5, "alpha_m": 0.4, "eta": 0.2, "eta_alpha": 0.1}
+    expected = fixed_point(bool(gradient), bool(memory), **hyper)
+    if name == "pfedme":  # the well-known form: sum_i p_i h_i / (h_i + lam) (w - c_i) = 0
+        weight = np.array(COPIES)[:, None] * CURVATURES / (CURVATURES + hyper["lam"])
+        np.testing.assert_allclose(expected[0], (weight * CENTRES).sum(0) / weight.sum(0), rtol=1e-12)
+        del hyper["eta"], hyper["eta_alpha"]
+    method = make(name, R=1, K=10, alpha=0.25, **hyper)
+    engine = Engine(Quadratic(2), method, quadratics(CENTRES, CURVATURES, COPIES), batch_size=8)
+    state = rounds(engine, 400)
+    theta = state.clients["theta"] if isinstance(state.clients, dict) else state.clients
+    np.testing.assert_allclose(np.array(state.server.tree), expected[0], atol=1e-9)
+    np.testing.assert_allclose(np.array(theta.tree)[:3], expected[1:], atol=1e-9)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(("name", "start"), [("pfedme", "theta"), ("pfedme-released", "w")])
+def test_pfedme_is_pfedbred_with_a_spherical_gaussian_and_the_identity_mean(name: str, start: str) -> None:
+    """Two files, one update: on a classifier with ragged clients, partial aggregation and several rounds."""
+    problem, data = blobs()
+    shared = {"R": 4, "K": 3, "lam": 7.0, "alpha": 0.05, "alpha_m": 0.03}
+    bred = make("pfedbred", mean="identity", start=start, **shared)
+    a, b = (
+        rounds(Engine(problem, method, data, batch_size=8, aggregated=3), 4) for method in (make(name, **shared), bred)
+    )
+    for x, y in zip(
+        jax.tree.leaves((a.server, a.clients)), jax.tree.leaves((b.server, b.clients["theta"])), strict=True
+    ):
+        np.testing.assert_allclose(np.array(x), np.array(y), rtol=1e-12, atol=1e-13)
+
+
+def test_order_sets_switches_and_each_may_be_given_alone() -> None:
+    assert make("pfedbred", mean="identity", order="released").switch("start") == "w"  # type: ignore[attr-defined]
+    released = make("mh-released")
+    assert [released.switch(s) for s in ("start", "batches", "overwrite", "eta_alpha")] == ["w", 2, True, 0.01]  # type: ignore[attr-defined]
+    assert make("mh-released", overwrite=False).switch("overwrite") is False  # type: ignore[attr-defined]
+    assert make("lg-released").switch("eta_alpha") == 0.05  # type: ignore[attr-defined]
+    assert make("lg").switch("eta_alpha") == 0.01  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_large_lambda_ties_the_personal_model_to_the_mean() -> None:
+    data = quadratics(np.array([[1.0]]), np.array([[2.0]]), [1])
+    gaps = []
+    for lam in (10.0, 1000.0):
+        settings = {**STEP, "lam": lam, "alpha": 0.5 / lam, "alpha_m": 0.0, "K": 200}
+        client, _, _ = jax.jit(
+            lambda c, d, s=settings: make("pfedme", **s).local(
+                Quadratic(1), c, d, view(data, batch=1), jax.random.key(0)
+            )
+        )(Vector(jnp.array([THETA])), Vector(jnp.array([W])))
+        gaps.append(abs(float(client.tree[0]) - W))
+        assert gaps[-1] == pytest.approx(2 * (W - 1) / (2 + lam), rel=1e-9)  # theta = (h c + lam w) / (h + lam)
+    assert gaps[1] < 0.01 * W

@@ -1,0 +1,48 @@
+"""The command line called from within: what a user would see of it."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
+
+from fedprior.cli import main
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def fedprior(*arguments: str | Path) -> Outcome:
+    """Run ``fedprior ARGUMENTS`` in this process, on a terminal of 80 columns that is no terminal."""
+    out, err = io.StringIO(), io.StringIO()
+    argv = patch.object(sys, "argv", ["fedprior", *map(str, arguments)])
+    with argv, patch.dict(os.environ, {"COLUMNS": "80"}), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            assert isinstance(stop.code, int)
+            return Outcome(stop.code, out.getvalue(), err.getvalue())
+
+
+def refused(outcome: Outcome, *parts: str) -> str:
+    """Check that the input was refused in one line that holds ``parts``; return the line."""
+    assert outcome.code == 2, outcome
+    assert outcome.out == ""
+    lines = outcome.err.splitlines()
+    assert len(lines) == 1, outcome.err
+    assert lines[0].startswith("error: ")
+    for part in parts:
+        assert part in lines[0]
+    return lines[0]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file at or below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

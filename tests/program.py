@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from fedprior.cli import main
+with warnings.catch_warnings():  # typer < 0.21, which Flower asks for, imports what click >= 8.5 calls deprecated
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from fedprior.cli import main
 
 
 class Outcome(NamedTuple):

@@ -177,8 +177,18 @@ def run(
         raise typer.Exit(1)
 
 
+class _Bars(Bars):
+    def stop(self) -> None:
+        """Stop; where there is no bar to leave behind, leave nothing."""
+        if self.task_ids:
+            super().stop()
+        else:
+            self.live.transient = True
+            self.live.stop()
+
+
 def _bars() -> Bars:
-    return Bars(
+    return _Bars(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),

@@ -181,6 +181,11 @@ def differences(old: Any, new: Any, where: str = "") -> list[str]:
     return [] if old == new else [f"{where}: {old!r} then, {new!r} now"]
 
 
+def _lines(text: str) -> list[str]:
+    """The whole lines; what follows the last line end was being written when the run was killed."""
+    return text[: text.rfind("\n") + 1].splitlines(keepends=True)
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """One run's files."""
@@ -257,6 +262,9 @@ class RunFolder:
         arrays = pack(state, n_clients)
         mark = {"sha256": _digest(arrays)}
         replace_file(path, lambda p: safetensors.numpy.save_file(arrays, p, metadata=mark))
+        self._prune()
+
+    def _prune(self) -> None:
         for old in self._checkpoints[:-KEPT]:
             with _writing(old):
                 old.unlink()
@@ -280,30 +288,29 @@ class RunFolder:
             for path in [*states.glob("*.tmp"), *self._checkpoints]:
                 if path.suffix == ".tmp" or int(path.stem.split("-")[1]) > last:
                     path.unlink()
+        self._prune()
 
         def stays(table: str, line: str) -> bool:
             t, model, data, *_ = line.split(",")
             return t.isdecimal() and int(t) <= last and (table == "times.csv" or wanted(int(t), model, data))
 
         for table, columns in TABLES.items():
-            head, lines = ",".join(columns) + "\n", self._lines(table)
-            kept = [head, *(line for line in lines[1:] if line.count(",") == head.count(",") and stays(table, line))]
-            if kept != lines:
-                text = "".join(kept)
-                replace_file(self.path / table, lambda p, text=text: p.write_text(text))
+            head, text = ",".join(columns) + "\n", self._text(table)
+            lines = [line for line in _lines(text)[1:] if line.count(",") == head.count(",") and stays(table, line)]
+            kept = "".join([head, *lines])
+            if kept != text:
+                replace_file(self.path / table, lambda p, kept=kept: p.write_text(kept))
 
-    def _lines(self, table: str) -> list[str]:
-        """The whole lines of a table; what follows the last line end was being written when the run was killed."""
+    def _text(self, table: str) -> str:
         path = self.path / table
         try:
-            text = path.read_text(errors="replace") if path.exists() else ""
+            return path.read_text(errors="replace") if path.exists() else ""
         except OSError as error:
             raise FedpriorError(f"cannot read {path}: {error.strerror}") from error
-        return text[: text.rfind("\n") + 1].splitlines(keepends=True)
 
     def rows(self, table: str) -> list[dict[str, str]]:
         """All rows of one of the tables."""
-        return list(csv.DictReader(self._lines(table)))
+        return list(csv.DictReader(_lines(self._text(table))))
 
 
 def find_runs(folder: Path) -> list[RunFolder]:

@@ -1,0 +1,171 @@
+"""One round of pFedBreD-mh in fedprior against a lean PyTorch loop doing the same mathematics, in the same run.
+
+    python benchmarks/engine.py                     # all four models, one JSON object on stdout
+    python benchmarks/engine.py --models mclr dnn --repeats 9
+
+Both sides start from the same parameters, take the same batches (R = 20 iterations of two batches, K = 5 proximal steps:
+140 gradients per client) and must end at the same numbers, or the benchmark fails. They are timed in turn, so that a noisy
+machine disturbs both. `ratio` is the one-process PyTorch loop's median time over fedprior's (`ratio_best`: of the
+fastest rounds); `ratio_processes` compares with one PyTorch process per core; `sgemm_share` is the share of the
+machine's measured matrix-product peak (all cores) that fedprior's rounds reach, counting the flops of the PyTorch model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count()))
+
+import jax
+import torch
+import torch_reference as reference
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedprior import models
+from fedprior.data.clients import ClientData, Federation, Samples
+from fedprior.engine import Engine, State, states_of
+from fedprior.methods import make
+from fedprior.problem import Classifier
+from fedprior.streams import Stream, stream
+
+CLIENTS = {"mclr": 100, "dnn": 100, "cnn": 20, "lstm": 10}
+BATCH = {"mclr": 20, "dnn": 20, "cnn": 20, "lstm": 100}
+R, K = 20, 5
+
+
+def federation(name: str, seed: int = 0) -> tuple[Federation, np.ndarray | None]:
+    """Random samples of the paper's shapes; whole batches only, since the PyTorch loop knows no short ones."""
+    rng = np.random.default_rng(seed)
+    clients, batch = CLIENTS[name], BATCH[name]
+    size = batch * rng.integers(2, 40 if name != "lstm" else 8, clients)
+    n, classes = int(size.sum()), 2 if name == "lstm" else 10
+    vectors = rng.normal(size=(5000, 100)).astype(np.float32) if name == "lstm" else None
+    shape = {"cnn": (32, 32, 3), "lstm": (25,)}.get(name, (784,))
+    x = rng.integers(0, 5000, (n, *shape)).astype(np.int32) if name == "lstm" else rng.normal(size=(n, *shape)).astype(np.float32)
+    y = rng.integers(0, classes, n).astype(np.int32)
+    samples = Samples(x, y, (np.cumsum(size) - size).astype(np.int32), size.astype(np.int32))
+    return Federation(samples, samples, None, classes, "benchmark", vectors), vectors
+
+
+def picks(engine: Engine, state: State) -> np.ndarray:
+    """The batches of the coming round [N, R, 2, B]."""
+    run = jax.random.wrap_key_data(np.array(state.seed))
+    samples = engine.federation.train
+
+    def of(i: jax.Array, cursor: jax.Array) -> jax.Array:
+        return ClientData(samples, i, engine.batch_size, stream(run, Stream.BATCHES, i), cursor).draw(2 * R)
+
+    n = engine.fleet.n_clients
+    found = jax.jit(jax.vmap(of))(np.arange(n), np.array(state.cursor)[:n])
+    return np.asarray(found).reshape(n, R, 2, -1)
+
+
+def leaves(tree: Any) -> list[np.ndarray]:
+    return [np.array(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def sgemm_peak(repeats: int = 5, n: int = 2048) -> float:
+    """Flops per second of a large matrix product on all cores, by PyTorch's library."""
+    torch.set_num_threads(os.cpu_count() or 1)
+    a, b = torch.randn(n, n), torch.randn(n, n)
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        a @ b
+        best = min(best, time.perf_counter() - start)
+    torch.set_num_threads(1)
+    return 2 * n**3 / best
+
+
+def gradient_flops(name: str, params: list[np.ndarray], fed: Federation, vectors: np.ndarray | None) -> int:
+    tensors = [t.requires_grad_() for t in reference.to_torch(name, params)]
+    x = reference.inputs(name, np.asarray(fed.train.x)[: BATCH[name]])
+    with FlopCounterMode(display=False) as counter:
+        out = reference.forward(name, vectors)(tensors, x)
+        torch.autograd.grad(out.sum(), tensors)
+    return counter.get_total_flops()
+
+
+def compare(name: str, repeats: int, processes: bool) -> dict[str, Any]:
+    fed, vectors = federation(name)
+    shape, classes = fed.train.x.shape[1:], fed.n_classes
+    problem = Classifier(lambda key: models.build(name, {}, shape, classes, vectors, key), classes)
+    hyper = reference.Hyper()
+    method = make("mh-released", R=R, K=K, lam=hyper.lam, alpha=hyper.alpha, alpha_m=hyper.alpha_m, eta=hyper.eta)
+    clients = fed.n_clients
+    engine = Engine(problem, method, fed, batch_size=BATCH[name], aggregated=max(1, clients // 5))
+    state, _ = engine.step(engine.init(0))  # compiles, and moves theta and the memory away from the start
+
+    params, held = leaves(state.server), states_of(state, clients)
+    arguments = (
+        name,
+        params,
+        leaves(held["theta"]),
+        leaves(held["memory"]),
+        np.asarray(fed.train.x),
+        np.asarray(fed.train.y),
+        picks(engine, state),
+        hyper,
+        vectors,
+    )
+    w, theta = reference.round_mh(*arguments)
+    state, _ = engine.step(state)
+    ours = states_of(state, clients)
+    apart = max(
+        float(np.abs(a - b).max())
+        for ours_, theirs in ((ours["theta"], theta), (ours["memory"], w))
+        for a, b in zip(leaves(ours_), theirs, strict=True)
+    )
+    if apart > 1e-3:
+        raise SystemExit(f"{name}: the two sides differ by {apart:g}")
+
+    job = reference.prepare(*arguments)
+    times: dict[str, list[float]] = {"fedprior": [], "torch": []}
+    for _ in range(repeats):
+        start = time.perf_counter()
+        job.run(range(clients))
+        times["torch"].append(time.perf_counter() - start)
+        start = time.perf_counter()
+        state, _ = engine.step(state)
+        jax.block_until_ready(state)
+        times["fedprior"].append(time.perf_counter() - start)
+    middle, best = ({k: f(v) for k, v in times.items()} for f in (statistics.median, min))
+    gradients = clients * R * (2 + K)
+    flops = gradients * gradient_flops(name, params, fed, vectors)
+    found = {
+        "clients": clients,
+        "ratio": round(middle["torch"] / middle["fedprior"], 2),
+        "ratio_best": round(best["torch"] / best["fedprior"], 2),
+        "sgemm_share": round(flops / best["fedprior"] / sgemm_peak(), 3),
+        "us_per_gradient": round(1e6 * best["fedprior"] / gradients, 1),
+        "largest_difference": float(f"{apart:.1e}"),
+    }
+    if processes:
+        spread = min(reference.time_round(*arguments, processes=os.cpu_count() or 1, repeats=min(repeats, 3)))
+        found["ratio_processes"] = round(spread / best["fedprior"], 2)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=CLIENTS, default=list(CLIENTS))
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--one-process", action="store_true", help="skip the comparison with one process per core")
+    options = parser.parse_args()
+    found = {}
+    for name in options.models:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        found[name] = compare(name, options.repeats, not options.one_process)
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

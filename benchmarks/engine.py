@@ -49,7 +49,11 @@ def federation(name: str, seed: int = 0) -> tuple[Federation, np.ndarray | None]
     n, classes = int(size.sum()), 2 if name == "lstm" else 10
     vectors = rng.normal(size=(5000, 100)).astype(np.float32) if name == "lstm" else None
     shape = {"cnn": (32, 32, 3), "lstm": (25,)}.get(name, (784,))
-    x = rng.integers(0, 5000, (n, *shape)).astype(np.int32) if name == "lstm" else rng.normal(size=(n, *shape)).astype(np.float32)
+    x = (
+        rng.integers(0, 5000, (n, *shape)).astype(np.int32)
+        if name == "lstm"
+        else rng.normal(size=(n, *shape)).astype(np.float32)
+    )
     y = rng.integers(0, classes, n).astype(np.int32)
     samples = Samples(x, y, (np.cumsum(size) - size).astype(np.int32), size.astype(np.int32))
     return Federation(samples, samples, None, classes, "benchmark", vectors), vectors

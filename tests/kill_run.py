@@ -140,7 +140,10 @@ def main(count: int) -> int:
             ok = (hit or blow.where == "delay") and resumed.returncode == 0 and outcome(out) == reference
             failures += not ok
             how = "killed" if hit else f"ended with {killed.returncode} before"
-            print(f"{k:3d}  {how}: {blow}; left: {', '.join(left) or 'nothing'}; {'identical' if ok else 'FAILED'}", flush=True)
+            print(
+                f"{k:3d}  {how}: {blow}; left: {', '.join(left) or 'nothing'}; {'identical' if ok else 'FAILED'}",
+                flush=True,
+            )
             if not ok:
                 print(killed.stderr, resumed.stderr)
     print(f"{count - failures} of {count} resumed runs are identical to the run that was left alone")

@@ -30,8 +30,9 @@ def fedprior(*arguments: str | Path) -> Outcome:
         try:
             main()
         except SystemExit as stop:
-            assert isinstance(stop.code, int)
-            return Outcome(stop.code, out.getvalue(), err.getvalue())
+            code = stop.code
+    assert isinstance(code, int)
+    return Outcome(code, out.getvalue(), err.getvalue())
 
 
 def refused(outcome: Outcome, *parts: str) -> str:

@@ -88,7 +88,9 @@ def by_round(run: Path) -> dict[tuple[str, str, str], dict[int, float]]:
             if (model, data) == ("global", "own"):  # one model on the union of all samples
                 found.setdefault((model, "pooled", average), {})[t] = weighted
     with open(run / "metrics.csv", newline="") as file:  # what is summarized is what is recorded
-        recorded = {(r["model"], r["data"], r["average"], int(r["round"])): float(r["accuracy"]) for r in csv.DictReader(file)}
+        recorded = {
+            (r["model"], r["data"], r["average"], int(r["round"])): float(r["accuracy"]) for r in csv.DictReader(file)
+        }
     assert recorded == pytest.approx({(*key, t): value for key, values in found.items() for t, value in values.items()})
     return found
 
@@ -149,7 +151,8 @@ def test_lists() -> None:
     one = fedprior("methods", "mh-released").out
     assert "released" in one
     assert "True" in one  # the value of overwrite in force, not its None
-    assert "section" in fedprior("tasks", "digits-mclr").out
+    batch = next(line for line in fedprior("tasks", "digits-mclr").out.splitlines() if "batch" in line)
+    assert "section 5" in batch  # shown although 20 is the default of all tasks
     refused(fedprior("methods", "mhh"), "did you mean 'mh'")
     refused(fedprior("tasks", "digits-mlcr"), "did you mean 'digits-mclr'")
     assert fedprior("--version").out.strip() == fp.__version__
@@ -207,7 +210,9 @@ def test_partition(tmp_path: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and len(value) != 1 else None,
 )
-def test_bad_input_is_told_in_one_line_and_writes_nothing(tmp_path: Path, arguments: list[str], parts: list[str]) -> None:
+def test_bad_input_is_told_in_one_line_and_writes_nothing(
+    tmp_path: Path, arguments: list[str], parts: list[str]
+) -> None:
     refused(fedprior("run", *arguments, "--out", tmp_path / "out"), *parts)
     assert not list(tmp_path.iterdir())
 
@@ -319,7 +324,9 @@ def test_an_output_folder_that_fills_up(tmp_path: Path, monkeypatch: pytest.Monk
         patched.setattr(os, "replace", replace)
         full = fedprior(*ONE, "--out", tmp_path, "--json")
     assert (full.code, full.out) == (2, "")
-    assert full.err.splitlines()[-1].startswith(f"error: cannot write {tmp_path / 'digits-mclr' / 'summary.json'}: No space")
+    assert full.err.splitlines()[-1].startswith(
+        f"error: cannot write {tmp_path / 'digits-mclr' / 'summary.json'}: No space"
+    )
     assert not list(tmp_path.rglob("*.tmp"))
     assert fedprior(*ONE, "--out", tmp_path, "--json", "--resume").code == 0
 
@@ -331,7 +338,9 @@ def test_runs_that_are_there(tmp_path: Path) -> None:
     other = refused(fedprior(*ONE, "--set", "alpha=0.3", "--out", tmp_path, "--resume"), "run of other settings")
     assert "settings.alpha: 0.05 then, 0.3 now" in other
     # A run of other settings is found before any other method has begun.
-    refused(fedprior(*ONE, "-m", "pfedme", "--set", "partition.seed=3", "--out", tmp_path, "--resume"), "partition.seed")
+    refused(
+        fedprior(*ONE, "-m", "pfedme", "--set", "partition.seed=3", "--out", tmp_path, "--resume"), "partition.seed"
+    )
     refused(fedprior(*ONE[:4], "--set", "batch=7", "--out", tmp_path, "--resume"))
     refused(fedprior(*ONE[:4], "--out", tmp_path), "already holds a run")
     refused(fedprior(*ONE, "--rounds", "1", "--out", tmp_path, "--resume"), "at round 2 of 2 already")
@@ -367,7 +376,9 @@ def test_the_second_ctrl_c_stops_at_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_setting_that_does_nothing_is_warned_about(tmp_path: Path) -> None:
-    idle = fedprior("run", "digits-mclr", "-m", "meg", "--no-local", "--rounds", "1", *QUICK, "--set", "eta=0", "--out", tmp_path)
+    idle = fedprior(
+        "run", "digits-mclr", "-m", "meg", "--no-local", "--rounds", "1", *QUICK, "--set", "eta=0", "--out", tmp_path
+    )
     assert idle.code == 0
     assert "warning: meg: eta = 0 is valid but switches that part off" in idle.err.splitlines()
     assert "meg" in idle.out

@@ -78,7 +78,14 @@ def trial(length: int, **settings: Any) -> Trial:
     y = rng.integers(0, 3, 120)
     x = (np.eye(3)[y] + rng.normal(size=(120, 3))).astype(np.float32)
     task = fp.task_from_arrays(
-        x, y, np.arange(120) % 5, lambda key: eqx.nn.Linear(3, 3, key=key), rounds=length, aggregated=2, batch=8, **settings
+        x,
+        y,
+        np.arange(120) % 5,
+        lambda key: eqx.nn.Linear(3, 3, key=key),
+        rounds=length,
+        aggregated=2,
+        batch=8,
+        **settings,
     )
     return Trial(task, make("meg", R=2, K=2), "meg")
 
@@ -141,7 +148,9 @@ def test_a_run_made_longer_equals_one_of_that_length(tmp_path: Path, settings: d
 def test_a_run_cannot_end_before_where_it_is(tmp_path: Path) -> None:
     run(tmp_path)
     before = contents(tmp_path)
-    with pytest.raises(fp.FedpriorError, match="at round 6 of 6 already and cannot end at rounds = 3; give more rounds"):
+    with pytest.raises(
+        fp.FedpriorError, match="at round 6 of 6 already and cannot end at rounds = 3; give more rounds"
+    ):
         run(tmp_path, 3, resume=True)
     assert contents(tmp_path) == before
     run(tmp_path / "stopped", **after(3))
@@ -208,12 +217,14 @@ def test_another_environment_warns_and_goes_on(tmp_path: Path) -> None:
 def test_other_settings_are_refused_untouched(tmp_path: Path) -> None:
     run(tmp_path, **after(2))
     before = contents(tmp_path)
-    with pytest.raises(fp.FedpriorError, match="holds a run of other settings .seed: 0 then, 1 now.; use another --out"):
+    with pytest.raises(fp.FedpriorError, match=r"a run of other settings \(seed: 0 then, 1 now\); use another --out"):
         trial(6).run(1, tmp_path, resume=True)
     other = Trial(trial(6).task, make("meg", R=2, K=2, lam=7), "meg")
     with pytest.raises(fp.FedpriorError, match=r"settings.lam: 15.0 then, 7.0 now"):
         other.run(0, tmp_path, resume=True)
-    with pytest.raises(fp.FedpriorError, match="already holds a run; --resume goes on with it, --overwrite replaces it"):
+    with pytest.raises(
+        fp.FedpriorError, match="already holds a run; --resume goes on with it, --overwrite replaces it"
+    ):
         run(tmp_path)
     assert contents(tmp_path) == before
 
@@ -228,7 +239,9 @@ def test_overwriting_leaves_nothing_of_the_old_run(tmp_path: Path) -> None:
     assert kept(tmp_path / "old") == kept(tmp_path / "once")
 
 
-def test_a_kill_while_overwriting_leaves_no_states_for_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_while_overwriting_leaves_no_states_for_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whichever file was the last to be replaced, no run goes on from a state of another."""
 
     class Killed(BaseException):
@@ -285,7 +298,7 @@ def test_a_full_disk_is_told_and_the_run_resumes(
         return call
 
     def half(name: Any, mode: str = "r", **options: Any) -> Any:
-        file = open(name, mode, **options)
+        file = open(name, mode, **options)  # noqa: SIM115
         if full and mode == "a":
             file.write("3,personal,ow")
             file.close()

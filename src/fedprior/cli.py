@@ -38,7 +38,9 @@ out, err = Console(), Console(stderr=True)
 STOPPED = 130  # the exit code after Ctrl-C
 DEFAULT_METHODS = ("fedavg", "pfedme", "mh")
 
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task (see `fedprior tasks`) or a TOML file of your own.")]
+TaskName = Annotated[
+    str, typer.Argument(metavar="TASK", help="A task (see `fedprior tasks`) or a TOML file of your own.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -88,7 +90,9 @@ def run(
     rounds: Annotated[int | None, typer.Option(help="Rounds to run (default: the task's).")] = None,
     settings: Settings = None,
     folder: Annotated[Path, typer.Option("--out", help="Where records go: OUT/<task>/<method>/<seed>.")] = Path("runs"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with runs that are there; finished ones are reused.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with runs that are there; finished ones are reused.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace runs that are there.")] = False,
     local: Annotated[bool, typer.Option("--local/--no-local", help="Include the Local-only baseline.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object on stdout.")] = False,
@@ -120,7 +124,9 @@ def run(
     opened = open_task(experiment)
     trials = [Trial(opened, m, name) for name, m in built.items()]
     if experiment.beta != 1 and not any(trial.beta != 1 for trial in trials):
-        raise FedpriorError(f"beta = {experiment.beta:g} acts on a global model, and none of {', '.join(names)} has one")
+        raise FedpriorError(
+            f"beta = {experiment.beta:g} acts on a global model, and none of {', '.join(names)} has one"
+        )
     places = {(t.name, s): folder / experiment.name / t.name / str(s) for t in trials for s in range(seeds)}
     for trial in trials:  # all of them before the first one runs
         for seed in range(seeds):
@@ -128,7 +134,9 @@ def run(
             if record.exists and resume:
                 record.check_same(trial.config(seed))
             elif record.exists and not overwrite:
-                raise FedpriorError(f"{record.path} already holds a run; --resume goes on with it, --overwrite replaces it")
+                raise FedpriorError(
+                    f"{record.path} already holds a run; --resume goes on with it, --overwrite replaces it"
+                )
 
     runs: dict[str, dict[int, tables.Series]] = {}
     diverged: list[str] = []
@@ -199,7 +207,9 @@ def _bars() -> Bars:
     )
 
 
-def _report(task: str, runs: dict[str, dict[int, tables.Series]], folder: Path, as_json: bool, more: dict[str, Any]) -> None:
+def _report(
+    task: str, runs: dict[str, dict[int, tables.Series]], folder: Path, as_json: bool, more: dict[str, Any]
+) -> None:
     results = tables.summarize(runs)
     picture = folder / task / "curves.png"
     if runs:
@@ -221,8 +231,10 @@ def tasks(
     """List the tasks, or show one with where each of its values comes from."""
     if name is not None:
         experiment = parse(read_task(name), f"task '{name}'")
-        table = RichTable("key", "value", "where it comes from", title=f"{name}: {experiment.about}", title_justify="left")
-        shown = experiment.model_dump(exclude={"why", "about", "name", "method"}, exclude_defaults=True)
+        table = RichTable(
+            "key", "value", "where it comes from", title=f"{name}: {experiment.about}", title_justify="left"
+        )
+        shown = experiment.model_dump(exclude={"why", "about", "name", "method"}, exclude_unset=True)
         for key, value in {**shown, **experiment.method}.items():
             text = ", ".join(f"{k} = {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
             table.add_row(key, text, experiment.why.get(key, ""))
@@ -237,15 +249,23 @@ def tasks(
 
 @app.command()
 def methods(
-    name: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="Show one method's defaults and sources.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[METHOD]", help="Show one method's defaults and sources.")
+    ] = None,
 ) -> None:
     """List the methods with what they cost, or show one's defaults and where they come from."""
     if name is not None:
         built = registry.make(name)
-        table = RichTable("setting", "default", "where it comes from", title=f"{name}: {built.paper}", title_justify="left")
+        table = RichTable(
+            "setting", "default", "where it comes from", title=f"{name}: {built.paper}", title_justify="left"
+        )
         for key in registry.keys(name):
-            value = built.switch(key) if hasattr(built, "switch") and getattr(built, key) is None else getattr(built, key)
-            table.add_row(key, str(value), built.sources.get(key, "the method's name" if key in ("mean", "order") else ""))
+            value = (
+                built.switch(key) if hasattr(built, "switch") and getattr(built, key) is None else getattr(built, key)
+            )
+            table.add_row(
+                key, str(value), built.sources.get(key, "the method's name" if key in ("mean", "order") else "")
+            )
         out.print(table)
         out.print(f"participation: {' or '.join(built.participation)} (the first is the default)", highlight=False)
         return
@@ -301,7 +321,9 @@ def partition(
 def table(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders with runs.")],
     format: Annotated[str, typer.Option(help="text, markdown, latex or csv (csv holds every number).")] = "text",
-    at: Annotated[str, typer.Option("--round", help="Which round is reported: last, last10, validation or best.")] = "last",
+    at: Annotated[
+        str, typer.Option("--round", help="Which round is reported: last, last10, validation or best.")
+    ] = "last",
 ) -> None:
     """Print the table of runs that are already there."""
     if format not in tables.FORMATS:

@@ -76,7 +76,11 @@ def _one_line(error: pydantic.ValidationError, what: str, valid: Iterable[str]) 
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return unknown(f"key in {what}", where, [f"data.{k}" for k in DataSettings.model_fields] if len(first["loc"]) > 1 else valid)
+        return unknown(
+            f"key in {what}",
+            where,
+            [f"data.{k}" for k in DataSettings.model_fields] if len(first["loc"]) > 1 else valid,
+        )
     if first["type"] == "missing":
         return FedpriorError(f"{what}: '{where}' is missing")
     given = f" (given: {first['input']!r})" if not isinstance(first["input"], dict) else ""
@@ -98,7 +102,9 @@ def _partition_options(experiment: Experiment) -> dict[str, Any]:
     given = dict(experiment.partition)
     kind = given.pop("kind", None)
     if kind is None:
-        raise FedpriorError(f"task '{experiment.name}': 'partition.kind' is missing; valid: {', '.join(sorted(PARTITIONS))}")
+        raise FedpriorError(
+            f"task '{experiment.name}': 'partition.kind' is missing; valid: {', '.join(sorted(PARTITIONS))}"
+        )
     if not isinstance(kind, str) or kind not in PARTITIONS:
         raise unknown("partition kind", str(kind), PARTITIONS)
     function = PARTITIONS[kind]
@@ -121,7 +127,9 @@ def _partition_options(experiment: Experiment) -> dict[str, Any]:
 
 def task_names() -> list[str]:
     """The tasks that ship with fedprior."""
-    return sorted(p.name.removesuffix(".toml") for p in resources.files("fedprior.tasks").iterdir() if p.name.endswith(".toml"))
+    return sorted(
+        p.name.removesuffix(".toml") for p in resources.files("fedprior.tasks").iterdir() if p.name.endswith(".toml")
+    )
 
 
 def read_task(name: str) -> dict[str, Any]:
@@ -247,7 +255,9 @@ def split(source: Source, experiment: Experiment) -> Partition:
     return function(**given, **options)
 
 
-def _task(experiment: Experiment, source: Source, partition: Partition, model: ModelBuilder | eqx.Module | None = None) -> Task:
+def _task(
+    experiment: Experiment, source: Source, partition: Partition, model: ModelBuilder | eqx.Module | None = None
+) -> Task:
     federation = federate(source, partition, experiment.validation)
     if model is None:
         options = dict(experiment.model)

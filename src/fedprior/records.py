@@ -59,7 +59,9 @@ def _is_key(leaf: Any) -> bool:
 
 def pack(state: State, n_clients: int) -> dict[str, np.ndarray]:
     """A state as named arrays, without the idle places that fill up the devices."""
-    real = state._replace(**{part: jax.tree.map(lambda x: x[:n_clients], getattr(state, part)) for part in ("clients", "cursor")})
+    real = state._replace(
+        **{part: jax.tree.map(lambda x: x[:n_clients], getattr(state, part)) for part in ("clients", "cursor")}
+    )
     return {
         name: np.array(jax.device_get(jax.random.key_data(leaf) if _is_key(leaf) else leaf))
         for name, leaf in _named(real).items()
@@ -71,7 +73,9 @@ def unpack(arrays: dict[str, np.ndarray], template: State, n_clients: int) -> St
     wanted = _named(template)
     if set(wanted) != set(arrays):
         odd = sorted(set(wanted) ^ set(arrays))[0]
-        raise FedpriorError(f"the checkpoint does not fit this run (differs at {odd}); was it written by another method?")
+        raise FedpriorError(
+            f"the checkpoint does not fit this run (differs at {odd}); was it written by another method?"
+        )
     place_axis = {name for name in wanted if name.startswith((".clients", ".cursor"))}
 
     def restore(name: str, like: Any) -> Any:
@@ -110,7 +114,9 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except (OSError, safetensors.SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise FedpriorError(f"cannot write {path}: {reason}; free some space or choose another folder with --out") from error
+        raise FedpriorError(
+            f"cannot write {path}: {reason}; free some space or choose another folder with --out"
+        ) from error
 
 
 def replace_file(path: Path, write: Any) -> None:
@@ -177,7 +183,9 @@ def differences(old: Any, new: Any, where: str = "") -> list[str]:
     ['a.b: 1 then, 2 now']
     """
     if isinstance(old, dict) and isinstance(new, dict):
-        return [d for k in sorted({*old, *new}) for d in differences(old.get(k), new.get(k), f"{where}.{k}" if where else k)]
+        return [
+            d for k in sorted({*old, *new}) for d in differences(old.get(k), new.get(k), f"{where}.{k}" if where else k)
+        ]
     return [] if old == new else [f"{where}: {old!r} then, {new!r} now"]
 
 
@@ -233,7 +241,9 @@ class RunFolder:
         old, config = self.config, json.loads(json.dumps(config))
         apart = differences({**old["run"], "rounds": 0}, {**config["run"], "rounds": 0})
         if apart:
-            raise FedpriorError(f"{self.path} holds a run of other settings ({'; '.join(apart[:3])}); use another --out")
+            raise FedpriorError(
+                f"{self.path} holds a run of other settings ({'; '.join(apart[:3])}); use another --out"
+            )
         return differences(old["environment"], config["environment"])
 
     def extend(self, rounds: int) -> None:

@@ -8,11 +8,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
 import jax
-import jaxlib
 import numpy as np
 import optax
 
@@ -85,7 +85,7 @@ def environment() -> dict[str, str]:
     return {
         "fedprior": fedprior.__version__,
         "jax": jax.__version__,
-        "jaxlib": jaxlib.__version__,
+        "jaxlib": version("jaxlib"),
         "numpy": np.__version__,
         "python": platform.python_version(),
         "machine": _processor(),
@@ -133,7 +133,8 @@ class Trial:
     def config(self, seed: int) -> dict[str, Any]:
         """The resolved settings as they are recorded."""
         settings = {
-            k: v if not isinstance(v, optax.GradientTransformation) else "a given optimizer" for k, v in self.settings.items()
+            k: v if not isinstance(v, optax.GradientTransformation) else "a given optimizer"
+            for k, v in self.settings.items()
         }
         return {
             "run": {
@@ -171,7 +172,9 @@ class Trial:
         record = result.folder = RunFolder(folder) if folder is not None else None
         if record is not None:
             if record.exists and not (resume or overwrite):
-                raise FedpriorError(f"{record.path} already holds a run; --resume goes on with it, --overwrite replaces it")
+                raise FedpriorError(
+                    f"{record.path} already holds a run; --resume goes on with it, --overwrite replaces it"
+                )
             if record.exists and resume:
                 state, result.rows, result.warnings = self._resume(record, seed, state)
             else:
@@ -216,9 +219,7 @@ class Trial:
             record.set_status("finished" if result.finished else "stopped", int(state.round))
         return result
 
-    def _resume(
-        self, record: RunFolder, seed: int, start: State
-    ) -> tuple[State, list[tuple[Any, ...]], list[str]]:
+    def _resume(self, record: RunFolder, seed: int, start: State) -> tuple[State, list[tuple[Any, ...]], list[str]]:
         """Where the run in the folder goes on (it may be made longer), its rows so far, and what to warn about."""
         warnings = [f"resuming with another {w}" for w in record.check_same(self.config(seed))]
         found, damaged = record.restore(start, self.task.federation.n_clients)
@@ -232,14 +233,18 @@ class Trial:
                 )
             record.extend(rounds)
         # Rows that a run of this length would not have: a shorter one's last round may be no evaluation of this one.
-        record.rewind(at, lambda t, model, data: self._pooled_due(t) if (model, data) == PERSONAL_POOLED else self._due(t))
+        record.rewind(
+            at, lambda t, model, data: self._pooled_due(t) if (model, data) == PERSONAL_POOLED else self._due(t)
+        )
         rows: list[tuple[Any, ...]] = [
             (int(r["round"]), r["model"], r["data"], r["average"], float(r["accuracy"]), float(r["loss"]))
             for r in record.rows("metrics.csv")
         ]
         missing = [t for t in range(1, at + 1) if self._due(t) and t not in {row[0] for row in rows}]
         if missing:
-            raise FedpriorError(f"{record.path / 'metrics.csv'} has lost round {missing[0]}; start anew with --overwrite")
+            raise FedpriorError(
+                f"{record.path / 'metrics.csv'} has lost round {missing[0]}; start anew with --overwrite"
+            )
         if at < rounds:
             record.set_status("running", at)
         return state, rows, warnings + [f"checkpoint {name} is damaged; going on from round {at}" for name in damaged]
@@ -268,7 +273,10 @@ class Trial:
             accuracy = averages(score.accuracy, score.count)
             loss = averages(score.mean_loss, score.count, worst_is_low=False)
             rows += [(t, model, data, average, accuracy[average], loss[average]) for average in accuracy]
-            if (model, data) == ("global", "own"):  # one model on the union of all samples: its weighted mean over clients
+            if (model, data) == (
+                "global",
+                "own",
+            ):  # one model on the union of all samples: its weighted mean over clients
                 pooled = (accuracy["weighted"], loss["weighted"])
                 rows += [(t, "global", "pooled", average, *pooled) for average in accuracy]
         return rows

@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedprior.analysis.tables import Series
+from fedprior.errors import unknown
 from fedprior.records import replace_file
 
 COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#BBBBBB", "#000000")  # Paul Tol's "bright"
@@ -49,4 +50,6 @@ def learning_curves(task: str, runs: dict[str, dict[int, Series]], path: Path) -
 def save(figure: Figure, path: Path) -> None:
     """Write a figure whole or not at all; the ending names the format."""
     kind = path.suffix.lstrip(".") or "png"
+    if kind not in (valid := figure.canvas.get_supported_filetypes()):
+        raise unknown(f"kind of picture ({path.name})", kind, valid)
     replace_file(path, lambda p: figure.savefig(p, format=kind, dpi=150))

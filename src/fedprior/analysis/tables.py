@@ -80,7 +80,10 @@ def summarize(runs: dict[str, dict[int, Series]]) -> dict[str, Any]:
         results[method] = {}
         for model in MODELS:
             results[method][model] = {
-                data: {average: _over_seeds([reported(by_seed[s], model, data, average) for s in seeds], seeds) for average in AVERAGES}
+                data: {
+                    average: _over_seeds([reported(by_seed[s], model, data, average) for s in seeds], seeds)
+                    for average in AVERAGES
+                }
                 for data in DATA
             }
     return results
@@ -164,8 +167,8 @@ def rows(results: dict[str, Any], choice: str = "last") -> list[tuple[str, ...]]
             if not any(by_data["own"]["weighted"].values()):
                 continue  # the method has no such model
             pooled = by_data["pooled"]["weighted"].get(choice)
-            seeds = next((n["seeds"] for n in own if n), [])
-            body.append((method, model, *map(_cell, own), _cell(pooled), str(len(seeds))))
+            seeds = max(len(n["seeds"]) if n else 0 for n in own)
+            body.append((method, model, *map(_cell, own), _cell(pooled), str(seeds)))
     return body
 
 
@@ -201,10 +204,17 @@ def render(task: str, results: dict[str, Any], choice: str, format: str) -> str:
     """The table as markdown, LaTeX or CSV."""
     body = rows(results, choice)
     if format == "markdown":
-        lines = [f"{caption(task, choice)}.", "", f"| {' | '.join(HEAD)} |", "|---|---" + "|---:" * (len(HEAD) - 2) + "|"]
+        lines = [
+            f"{caption(task, choice)}.",
+            "",
+            f"| {' | '.join(HEAD)} |",
+            "|---|---" + "|---:" * (len(HEAD) - 2) + "|",
+        ]
         return "\n".join(lines + [f"| {' | '.join(line)} |" for line in body])
     if format == "latex":
-        tex = [[cell.replace(" ± ", r" $\pm$ ").replace("_", r"\_").replace("%", r"\%") for cell in line] for line in body]
+        tex = [
+            [cell.replace(" ± ", r" $\pm$ ").replace("_", r"\_").replace("%", r"\%") for cell in line] for line in body
+        ]
         lines = [f"% {caption(task, choice)}", r"\begin{tabular}{ll" + "r" * (len(HEAD) - 2) + "}", r"\hline"]
         lines += [" & ".join(HEAD) + r" \\", r"\hline", *(" & ".join(line) + r" \\" for line in tex), r"\hline"]
         return "\n".join([*lines, r"\end{tabular}"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def blocks(language: str) -> list[object]:
 def test_python_blocks_run(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(methods, "METHODS", dict(methods.METHODS))  # what a page registers stays on that page
-    exec(compile(code, "page", "exec"), {"__name__": "page"})
+    (tmp_path / "page.py").write_text(code)
+    runpy.run_path(str(tmp_path / "page.py"))
 
 
 @pytest.mark.parametrize("code", blocks("toml"))

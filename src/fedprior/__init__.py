@@ -15,7 +15,7 @@ from fedprior.experiment import configure as _experiment  # noqa: E402
 from fedprior.experiment import open_task as open_task  # noqa: E402
 from fedprior.experiment import task_from_arrays as task_from_arrays  # noqa: E402
 from fedprior.method import Method as Method  # noqa: E402
-from fedprior.methods import make as method  # noqa: E402
+from fedprior.methods import make as make  # noqa: E402
 from fedprior.methods import register as register  # noqa: E402
 from fedprior.run import Result as Result  # noqa: E402
 from fedprior.run import run as run  # noqa: E402

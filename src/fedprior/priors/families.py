@@ -1,35 +1,390 @@
-"""The generators: which prior each gives."""
+"""The generators: which prior each gives. Derived from D = g*(x) + g(s) - <x, s>, not copied from the paper's table.
+
+Gaussian priors have precision P (the inverse covariance): g*(x) = x P x / 2, g(s) = s P^-1 s / 2. Bernoulli, Poisson and
+Exponential act on each parameter by itself, through its mean in (0, 1) or (0, inf); their coordinates are the logit or the
+logarithm of that mean, and these coordinates are the model's parameters.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
+from fedprior.errors import FedpriorError, unknown
 from fedprior.priors.bregman import Prior
 from fedprior.vectors import Vector
 
+DENSE_LIMIT = 2000  # dimensions of a dense precision
+
+
+# -- Gaussians ---------------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
-class SphericalGaussian(Prior):
-    """g* = ||x||^2 / 2: the maximum-entropy prior for a given mean and scale, D(x, mu) = ||x - mu||^2 / 2.
+class Gaussian(Prior):
+    """g*(x) = x P x / 2 for a symmetric positive definite P, given by its products; here P = I, the spherical Gaussian.
 
-    >>> import jax.numpy as jnp
-    >>> float(SphericalGaussian().divergence(Vector(jnp.array([3.0])), Vector(jnp.array([1.0]))))
+    The spherical Gaussian has the largest entropy for a given mean and scale, which is why the paper takes it.
+
+    >>> float(Gaussian().divergence(Vector(jnp.array([3.0])), Vector(jnp.array([1.0]))))
     2.0
     """
 
-    def value(self, x: Vector) -> Array:
-        """||x||^2 / 2."""
-        return 0.5 * (x @ x)
-
-    def mirror(self, x: Vector) -> Vector:
-        """The identity: mean and natural parameters coincide."""
+    def times(self, x: Vector) -> Vector:
+        """P x."""
         return x
 
+    def solve(self, s: Vector) -> Vector:
+        """P^-1 s."""
+        return s
+
+    def value(self, x: Vector) -> Array:
+        """x P x / 2."""
+        return 0.5 * (x @ self.times(x))
+
+    def conjugate(self, s: Vector) -> Array:
+        """s P^-1 s / 2."""
+        return 0.5 * (s @ self.solve(s))
+
+    def mirror(self, x: Vector) -> Vector:
+        """P x."""
+        return self.times(x)
+
+    def inverse_mirror(self, s: Vector) -> Vector:
+        """P^-1 s."""
+        return self.solve(s)
+
     def curvature(self, x: Vector, v: Vector) -> Vector:
-        """The identity."""
-        return v
+        """P v."""
+        return self.times(v)
+
+    def pull(self, u: Vector, v: Vector) -> Vector:
+        """P (u - v)."""
+        return self.times(u - v)
+
+    def push(self, v: Vector, u: Vector) -> Vector:
+        """P (v - u)."""
+        return self.times(v - u)
 
 
-PRIORS: dict[str, type[Prior]] = {"gaussian": SphericalGaussian}
+@dataclass(frozen=True)
+class DiagonalGaussian(Gaussian):
+    """P = diag(d). Without a given d: each weight's fan-in over the mean fan-in, and 1 over it for biases.
+
+    That default ties a parameter as tightly as its layer is wide: wide body layers stay near the prior's mean, the narrow
+    head and the biases are freer to be a client's own.
+
+    >>> prior = DiagonalGaussian(Vector(jnp.array([1.0, 4.0])))
+    >>> float(prior.divergence(Vector(jnp.array([1.0, 1.0])), Vector(jnp.array([0.0, 0.0]))))
+    2.5
+    """
+
+    precision: Vector | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision is not None:
+            for leaf in jax.tree.leaves(self.precision):
+                if not bool(jnp.all(leaf > 0)):
+                    raise FedpriorError(
+                        f"DiagonalGaussian: the precision must be positive everywhere; its smallest entry is {float(leaf.min()):g}"
+                    )
+
+    def bind(self, like: Vector) -> Prior:
+        """Make the default precision, or check that the given one fits."""
+        if self.precision is not None:
+            _same_shape("DiagonalGaussian", self.precision, like)
+            return self
+        fan_in = like.map(lambda x: np.asarray(np.prod(x.shape[1:]) if x.ndim > 1 else 1.0, np.float32))
+        mean = sum(float(f) * x.size for f, x in zip(*map(jax.tree.leaves, (fan_in, like)), strict=True)) / like.size
+        return replace(self, precision=fan_in.map(lambda f: jnp.asarray(f / mean)))
+
+    def times(self, x: Vector) -> Vector:
+        """Multiply entry by entry."""
+        return self._d * x
+
+    def solve(self, s: Vector) -> Vector:
+        """Divide entry by entry."""
+        return s / self._d
+
+    @property
+    def _d(self) -> Vector:
+        if self.precision is None:
+            raise FedpriorError("DiagonalGaussian has no precision yet; give one, or bind it to a parameter vector")
+        return self.precision
+
+
+@dataclass(frozen=True)
+class LowRankGaussian(Gaussian):
+    """P = d I + sum_k f_k f_k^T: stiffer along a few directions. Factors are stacked [r, ...].
+
+    Without given factors: d = 1/2 and two random sign vectors of length sqrt(1/2), so that P has eigenvalue 1 along them
+    (as the spherical Gaussian has everywhere) and 1/2 elsewhere.
+
+    >>> prior = LowRankGaussian(Vector(jnp.array([[1.0, 1.0]])), diagonal=1.0)
+    >>> prior.solve(prior.times(Vector(jnp.array([3.0, -2.0])))).tree.tolist()
+    [3.0, -2.0]
+    """
+
+    factors: Vector | None = None
+    diagonal: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.diagonal > 0:
+            raise FedpriorError(f"LowRankGaussian: diagonal = {self.diagonal:g}; the precision needs a diagonal above 0")
+
+    def bind(self, like: Vector) -> Prior:
+        """Make the default factors, or check that the given ones fit."""
+        if self.factors is not None:
+            _same_shape("LowRankGaussian", self.factors.map(lambda f: f[0]), like)
+            return self
+        rng = np.random.default_rng(0)
+        size = np.sqrt(0.5 / like.size)
+        signs = like.map(lambda x: np.asarray(size * rng.choice([-1.0, 1.0], (2, *x.shape)), x.dtype))  # type: ignore[arg-type, return-value]
+        return replace(self, factors=signs)
+
+    def times(self, x: Vector) -> Vector:
+        """d x + F^T (F x)."""
+        inner = sum(jax.tree.leaves(self._f.map(lambda f, a: jnp.tensordot(f, a, a.ndim), x).tree))  # [r]
+        return x.map(lambda a, f: self.diagonal * a + jnp.tensordot(inner, f, 1), self._f)
+
+    def solve(self, s: Vector) -> Vector:
+        """By Woodbury: (s - F^T (d I_r + F F^T)^-1 F s) / d."""
+        f = self._f
+        rows = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(f)]
+        gram = sum(a @ a.T for a in rows)
+        inner = sum(a @ jnp.ravel(b) for a, b in zip(rows, jax.tree.leaves(s), strict=True))
+        weights = jnp.linalg.solve(self.diagonal * jnp.eye(len(gram)) + gram, inner)
+        return s.map(lambda b, a: (b - jnp.tensordot(weights, a, 1)) / self.diagonal, f)
+
+    @property
+    def _f(self) -> Vector:
+        if self.factors is None:
+            raise FedpriorError("LowRankGaussian has no factors yet; give some, or bind it to a parameter vector")
+        return self.factors
+
+
+@dataclass(frozen=True)
+class DenseGaussian(Gaussian):
+    """Any symmetric positive definite P [D, D] over the flattened parameters, for D up to 2,000.
+
+    Without a given P: P_ij proportional to 2^-|i - j| with largest eigenvalue at most 1, which ties neighbours together.
+
+    >>> prior = DenseGaussian(np.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> float(prior.value(Vector(jnp.array([1.0, 1.0]))))
+    3.0
+    """
+
+    precision: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision is None:
+            return
+        p = np.asarray(self.precision)
+        if p.ndim != 2 or p.shape[0] != p.shape[1] or not np.allclose(p, p.T):
+            raise FedpriorError(f"DenseGaussian: the precision must be a symmetric matrix; given: shape {p.shape}")
+        smallest = float(np.linalg.eigvalsh(p)[0])
+        if not smallest > 0:
+            raise FedpriorError(f"DenseGaussian: the precision is not positive definite; its smallest eigenvalue is {smallest:g}")
+
+    def bind(self, like: Vector) -> Prior:
+        """Make the default precision, or check that the given one fits."""
+        if like.size > DENSE_LIMIT:
+            raise FedpriorError(
+                f"DenseGaussian: {like.size:,} parameters, and a dense precision is for {DENSE_LIMIT:,} at most; "
+                "use gaussian-lowrank or gaussian-diagonal"
+            )
+        if self.precision is None:
+            i = np.arange(like.size)
+            return replace(self, precision=(0.5 ** np.abs(i[:, None] - i) / 3).astype(np.float32))
+        if len(self.precision) != like.size:
+            raise FedpriorError(f"DenseGaussian: precision of dimension {len(self.precision)} for {like.size} parameters")
+        return self
+
+    def times(self, x: Vector) -> Vector:
+        """P x."""
+        flat, back = ravel_pytree(x)
+        return back(jnp.asarray(self._p, flat.dtype) @ flat)
+
+    def solve(self, s: Vector) -> Vector:
+        """P^-1 s."""
+        flat, back = ravel_pytree(s)
+        return back(jnp.linalg.solve(jnp.asarray(self._p, flat.dtype), flat))
+
+    @property
+    def _p(self) -> np.ndarray:
+        if self.precision is None:
+            raise FedpriorError("DenseGaussian has no precision yet; give one, or bind it to a parameter vector")
+        return self.precision
+
+
+def _same_shape(name: str, given: Vector, like: Vector) -> None:
+    """Entries of shape () stand for a whole array."""
+    shapes = [x.shape for x in jax.tree.leaves(given)], [x.shape for x in jax.tree.leaves(like)]
+    if len(shapes[0]) != len(shapes[1]) or any(a not in ((), b) for a, b in zip(*shapes, strict=True)):
+        raise FedpriorError(f"{name}: arrays of shapes {shapes[0]} do not fit parameters of shapes {shapes[1]}")
+
+
+# -- families with a bounded domain, parameter by parameter -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bernoulli(Prior):
+    """Mean x in (0, 1): g*(x) = x log x + (1 - x) log(1 - x), g(s) = log(1 + e^s), coordinates s = logit(x).
+
+    >>> mean = Vector(jnp.array([0.3])), Vector(jnp.array([0.6]))
+    >>> round(float(Bernoulli().divergence(*mean)), 3)
+    0.184
+    """
+
+    def value(self, x: Vector) -> Array:
+        """Negative entropy."""
+        return _total(lambda x: jax.scipy.special.xlogy(x, x) + jax.scipy.special.xlog1py(1 - x, -x), x)
+
+    def conjugate(self, s: Vector) -> Array:
+        """log(1 + e^s)."""
+        return _total(jax.nn.softplus, s)
+
+    def mirror(self, x: Vector) -> Vector:
+        """logit(x)."""
+        return x.map(lambda x: jnp.log(x) - jnp.log1p(-x))
+
+    def inverse_mirror(self, s: Vector) -> Vector:
+        """1 / (1 + e^-s)."""
+        return s.map(jax.nn.sigmoid)
+
+    def to_mean(self, u: Vector) -> Vector:
+        """1 / (1 + e^-u)."""
+        return u.map(jax.nn.sigmoid)
+
+    def to_coordinates(self, x: Vector) -> Vector:
+        """logit(x)."""
+        _inside("Bernoulli", x, 0, 1)
+        return self.mirror(x)
+
+    def pull(self, u: Vector, v: Vector) -> Vector:
+        """sigma'(u) (u - v)."""
+        return u.map(lambda u, v: jax.nn.sigmoid(u) * jax.nn.sigmoid(-u) * (u - v), v)
+
+    def push(self, v: Vector, u: Vector) -> Vector:
+        """sigma(v) - sigma(u)."""
+        return v.map(lambda v, u: jax.nn.sigmoid(v) - jax.nn.sigmoid(u), u)
+
+
+@dataclass(frozen=True)
+class _Positive(Prior):
+    """Mean x > 0 with coordinates log x."""
+
+    def to_mean(self, u: Vector) -> Vector:
+        """e^u."""
+        return u.map(jnp.exp)
+
+    def to_coordinates(self, x: Vector) -> Vector:
+        """log x."""
+        _inside(type(self).__name__, x, 0, np.inf)
+        return x.map(jnp.log)
+
+
+@dataclass(frozen=True)
+class Poisson(_Positive):
+    """Mean x > 0: g*(x) = x log x - x, g(s) = e^s, coordinates s = log x.
+
+    >>> round(float(Poisson().divergence(Vector(jnp.array([2.0])), Vector(jnp.array([1.0])))), 4)
+    0.3863
+    """
+
+    def value(self, x: Vector) -> Array:
+        """x log x - x."""
+        return _total(lambda x: jax.scipy.special.xlogy(x, x) - x, x)
+
+    def conjugate(self, s: Vector) -> Array:
+        """e^s."""
+        return _total(jnp.exp, s)
+
+    def mirror(self, x: Vector) -> Vector:
+        """log x."""
+        return x.map(jnp.log)
+
+    def inverse_mirror(self, s: Vector) -> Vector:
+        """e^s."""
+        return s.map(jnp.exp)
+
+    def pull(self, u: Vector, v: Vector) -> Vector:
+        """e^u (u - v)."""
+        return u.map(lambda u, v: jnp.exp(u) * (u - v), v)
+
+    def push(self, v: Vector, u: Vector) -> Vector:
+        """e^v - e^u."""
+        return v.map(lambda v, u: jnp.exp(v) - jnp.exp(u), u)
+
+
+@dataclass(frozen=True)
+class Exponential(_Positive):
+    """Mean x > 0: g*(x) = -1 - log x, g(s) = -log(-s) for s < 0, s = -1/x; coordinates log x.
+
+    A step on s itself could leave s < 0; one on log x cannot.
+
+    >>> round(float(Exponential().divergence(Vector(jnp.array([2.0])), Vector(jnp.array([1.0])))), 4)
+    0.3069
+    """
+
+    def value(self, x: Vector) -> Array:
+        """-1 - log x."""
+        return _total(lambda x: -1 - jnp.log(x), x)
+
+    def conjugate(self, s: Vector) -> Array:
+        """-log(-s)."""
+        return _total(lambda s: -jnp.log(-s), s)
+
+    def mirror(self, x: Vector) -> Vector:
+        """-1 / x."""
+        return x.map(lambda x: -1 / x)
+
+    def inverse_mirror(self, s: Vector) -> Vector:
+        """-1 / s."""
+        return s.map(lambda s: -1 / s)
+
+    def pull(self, u: Vector, v: Vector) -> Vector:
+        """e^(u - v) - 1."""
+        return u.map(lambda u, v: jnp.expm1(u - v), v)
+
+    def push(self, v: Vector, u: Vector) -> Vector:
+        """1 - e^(u - v)."""
+        return v.map(lambda v, u: -jnp.expm1(u - v), u)
+
+
+def _total(f: Callable[[Array], Array], x: Vector) -> Array:
+    return sum((jnp.sum(f(leaf)) for leaf in jax.tree.leaves(x)), jnp.zeros(()))
+
+
+def _inside(name: str, x: Vector, low: float, high: float) -> None:
+    """Refuse points outside the open interval (where values are known: not while a program is being traced)."""
+    for leaf in jax.tree.leaves(x):
+        if not isinstance(leaf, jax.core.Tracer) and not bool(jnp.all((leaf > low) & (leaf < high))):
+            bad = float(leaf[~((leaf > low) & (leaf < high))].ravel()[0])
+            raise FedpriorError(f"{name}: mean {bad:g} is outside its domain ({low:g}, {high:g})")
+
+
+PRIORS: dict[str, type[Prior]] = {
+    "gaussian": Gaussian,
+    "gaussian-diagonal": DiagonalGaussian,
+    "gaussian-lowrank": LowRankGaussian,
+    "gaussian-dense": DenseGaussian,
+    "bernoulli": Bernoulli,
+    "poisson": Poisson,
+    "exponential": Exponential,
+}
+
+
+def find_prior(prior: str | Prior) -> Prior:
+    """A prior by name, or the given one."""
+    if isinstance(prior, Prior):
+        return prior
+    if prior not in PRIORS:
+        raise unknown("prior", prior, PRIORS)
+    return PRIORS[prior]()

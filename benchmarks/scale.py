@@ -3,10 +3,10 @@
     python benchmarks/scale.py                      # one JSON object on stdout; about ten minutes and 10 GB for 10,000
     python benchmarks/scale.py --clients 100 1000
 
-Each size runs in a process of its own, so that its peak memory is its own. The time per client-round is that of the fastest of
-a few rounds over the number of clients, and is measured in turn with that of 100 clients in the same process, because
-machines are noisy: `time_ratio` is the former over the latter. `memory_ratio` is (peak - base - data) / client state, where base
-is the process after import and compilation for 100 clients, data the training arrays, and state the stacked client states.
+Each size runs in a process of its own, so that its peak memory is its own. The time per client-round is measured in turn
+with that of 100 clients in the same process, because machines are noisy: `time_ratio` is the median of the former over
+that of the latter. `memory_ratio` is (peak - base - data) / state, where base is the process after import and compilation
+for 100 clients, data the training arrays, and state the stacked states of all clients.
 """
 
 from __future__ import annotations

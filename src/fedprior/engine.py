@@ -39,7 +39,7 @@ class State(NamedTuple):
     seed: Array  # the run's key, as data
     server: Tree
     clients: Tree  # the method's states [N', ...], N' = N filled up to a multiple of the devices
-    cursor: Array  # [N'] batches each client has drawn since the run began
+    cursor: Any  # [N'] batches each client has drawn since the run began
 
 
 class Fleet:
@@ -150,6 +150,7 @@ class Engine:
             raise unknown("weights", weights, WEIGHTS)
         if batch_size < 1 or chunk < 1:
             raise FedpriorError(f"batch size {batch_size} and chunk {chunk} must be at least 1")
+        method.check(problem, problem.init(jax.random.key(0)))
         self._select, self.weights = selections.find(selection), weights
         self.fleet = Fleet(n, devices, chunk)
         self._arrays, self._static = eqx.partition(problem, eqx.is_array)

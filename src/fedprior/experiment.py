@@ -64,6 +64,7 @@ class Experiment(_Strict):
     selection: Literal["uniform", "samples", "round-robin"] = "uniform"
     weights: Literal["samples", "uniform"] = "samples"
     beta: float = pydantic.Field(1.0, gt=0, allow_inf_nan=False)  # server relaxation; 2 is the paper's AM
+    fine_tune: int = pydantic.Field(0, ge=0)  # FT: steps the personal model takes for the test only
     validation: float = pydantic.Field(0.0, ge=0, lt=1)  # part of each client's training samples
     eval_every: int = pydantic.Field(1, ge=1)  # rounds between evaluations
     pooled: Literal["last", "every", "never"] = "last"  # when personal models see the pooled test

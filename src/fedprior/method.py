@@ -47,6 +47,9 @@ class Method:
     paper: ClassVar[str] = ""  # the citation
     sources: ClassVar[dict[str, str]] = {}  # where each default comes from
 
+    def check(self, problem: Problem, w0: Vector) -> None:
+        """Refuse a problem that the method is not defined for; called once, before anything is compiled."""
+
     def client(self, w0: Vector, key: Array) -> Tree:
         """One client's lasting private state."""
         return ()

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import jax
 import numpy as np
-import optax
 
 import fedprior
 from fedprior.engine import Engine, State
@@ -23,7 +22,7 @@ from fedprior.evaluate import Evaluator, Score, averages
 from fedprior.experiment import Task, method_for
 from fedprior.method import Method
 from fedprior.records import RunFolder
-from fedprior.tricks import Relaxed
+from fedprior.tricks import FineTuned, Relaxed
 from fedprior.vectors import Vector, row
 
 CHECKPOINT_SECONDS = 30.0
@@ -109,6 +108,8 @@ class Trial:
         self.settings = {f.name: getattr(method, f.name) for f in dataclasses.fields(method)}
         self.beta = e.beta if e.beta != 1 and self._has_global_model(method) else 1.0
         self.method = Relaxed(method, self.beta) if self.beta != 1 else method
+        if e.fine_tune:
+            self.method = FineTuned(self.method, e.fine_tune, self.settings.get("alpha", 0.01))
         self.engine = Engine(
             task.problem,
             self.method,
@@ -132,10 +133,8 @@ class Trial:
 
     def config(self, seed: int) -> dict[str, Any]:
         """The resolved settings as they are recorded."""
-        settings = {
-            k: v if not isinstance(v, optax.GradientTransformation) else "a given optimizer"
-            for k, v in self.settings.items()
-        }
+        plain = (str, int, float, bool, type(None))
+        settings = {k: v if isinstance(v, plain) else f"a given {type(v).__name__}" for k, v in self.settings.items()}
         return {
             "run": {
                 **self.task.experiment.model_dump(exclude={"about", "why", "method", "chunk"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jax import Array
+from jax import Array, lax
 
 from fedprior.errors import FedpriorError
 from fedprior.method import Data, Info, Method, Mixture, Problem
@@ -16,6 +16,10 @@ class Wrapped(Method):
     """A method that does what its base does."""
 
     base: Method
+
+    def check(self, problem: Problem, w0: Vector) -> None:
+        """As the base."""
+        self.base.check(problem, w0)
 
     def client(self, w0: Vector, key: Array) -> Tree:
         """As the base."""
@@ -80,3 +84,29 @@ class Relaxed(Wrapped):
         if old is None or new is None:
             raise FedpriorError(f"beta acts on a global model, and {type(self.base).__name__} has none; leave beta out")
         return self.base.with_global_model(merged, (1 - self.beta) * old + self.beta * new)
+
+
+@dataclass(frozen=True)
+class FineTuned(Wrapped):
+    """FT: for the test, the personal model takes one more gradient step on a fresh training batch; the step is not kept.
+
+    "Fine-tuning single personalized model one more step for local test" (the paper, appendix; its code was not
+    released). No proximal term. In a mixture each component takes its step, weights fixed.
+    """
+
+    steps: int = 1
+    alpha: float = 0.01
+
+    def rules(self) -> list[tuple[str, str, bool]]:
+        """At least one step."""
+        return [("steps", "it counts steps: a whole number of at least 1", self.steps >= 1)]
+
+    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+        """The base's personal model, a few steps further."""
+        weights, models = self.base.personal_model(problem, client, down, data, key)
+        picks = data.draw(self.steps)
+
+        def tune(w: Vector) -> Vector:
+            return lax.scan(lambda w, pick: (w - self.alpha * problem.grad(w, data.batch(pick)), None), w, picks)[0]
+
+        return weights, lax.map(tune, models)

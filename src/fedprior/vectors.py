@@ -36,7 +36,7 @@ class Vector:
 
     __array_ufunc__ = None  # numpy scalars on the left hand over to __rmul__ and friends
 
-    def map(self, f: Callable[..., Array], *others: Vector) -> Vector:
+    def map(self, f: Callable[..., Any], *others: Vector) -> Vector:
         """Apply ``f`` to each array (and the matching arrays of ``others``)."""
         return Vector(jax.tree.map(f, self.tree, *(o.tree for o in others)))
 

@@ -73,7 +73,9 @@ class Prior:
 
         tiny = 10 * jnp.finfo(flat.dtype).eps * (1 + jnp.linalg.norm(flat))
         start = jnp.full_like(flat, 0.1)  # not 0, where the Hessian of an even generator may vanish
-        u, _ = lax.while_loop(lambda c: (jnp.linalg.norm(residual(c[0])) > tiny) & (c[1] < 100), step, (start, jnp.int32(0)))
+        u, _ = lax.while_loop(
+            lambda c: (jnp.linalg.norm(residual(c[0])) > tiny) & (c[1] < 100), step, (start, jnp.int32(0))
+        )
         return self.to_mean(back(u))
 
     def conjugate(self, s: Vector) -> Array:

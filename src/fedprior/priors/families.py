@@ -91,9 +91,8 @@ class DiagonalGaussian(Gaussian):
         if self.precision is not None:
             for leaf in jax.tree.leaves(self.precision):
                 if not bool(jnp.all(leaf > 0)):
-                    raise FedpriorError(
-                        f"DiagonalGaussian: the precision must be positive everywhere; its smallest entry is {float(leaf.min()):g}"
-                    )
+                    smallest = float(leaf.min())
+                    raise FedpriorError(f"DiagonalGaussian: precision {smallest:g} is not valid; it must be above 0")
 
     def bind(self, like: Vector) -> Prior:
         """Make the default precision, or check that the given one fits."""
@@ -136,7 +135,9 @@ class LowRankGaussian(Gaussian):
 
     def __post_init__(self) -> None:
         if not self.diagonal > 0:
-            raise FedpriorError(f"LowRankGaussian: diagonal = {self.diagonal:g}; the precision needs a diagonal above 0")
+            raise FedpriorError(
+                f"LowRankGaussian: diagonal = {self.diagonal:g}; the precision needs a diagonal above 0"
+            )
 
     def bind(self, like: Vector) -> Prior:
         """Make the default factors, or check that the given ones fit."""
@@ -145,7 +146,7 @@ class LowRankGaussian(Gaussian):
             return self
         rng = np.random.default_rng(0)
         size = np.sqrt(0.5 / like.size)
-        signs = like.map(lambda x: np.asarray(size * rng.choice([-1.0, 1.0], (2, *x.shape)), x.dtype))  # type: ignore[arg-type, return-value]
+        signs = like.map(lambda x: np.asarray(size * rng.choice([-1.0, 1.0], (2, *x.shape)), x.dtype))
         return replace(self, factors=signs)
 
     def times(self, x: Vector) -> Vector:
@@ -190,7 +191,9 @@ class DenseGaussian(Gaussian):
             raise FedpriorError(f"DenseGaussian: the precision must be a symmetric matrix; given: shape {p.shape}")
         smallest = float(np.linalg.eigvalsh(p)[0])
         if not smallest > 0:
-            raise FedpriorError(f"DenseGaussian: the precision is not positive definite; its smallest eigenvalue is {smallest:g}")
+            raise FedpriorError(
+                f"DenseGaussian: the precision is not positive definite (smallest eigenvalue {smallest:g})"
+            )
 
     def bind(self, like: Vector) -> Prior:
         """Make the default precision, or check that the given one fits."""
@@ -203,7 +206,9 @@ class DenseGaussian(Gaussian):
             i = np.arange(like.size)
             return replace(self, precision=(0.5 ** np.abs(i[:, None] - i) / 3).astype(np.float32))
         if len(self.precision) != like.size:
-            raise FedpriorError(f"DenseGaussian: precision of dimension {len(self.precision)} for {like.size} parameters")
+            raise FedpriorError(
+                f"DenseGaussian: precision of dimension {len(self.precision)} for {like.size} parameters"
+            )
         return self
 
     def times(self, x: Vector) -> Vector:

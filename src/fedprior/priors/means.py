@@ -1,39 +1,76 @@
-"""Relaxed mirror descent: how a client places the mean of its prior.
+"""Relaxed mirror descent: how a client places the mean of its prior, mu(w) = w - eta grad phi(w).
 
-All strategies of the paper's Eq. (mu) are one formula with two terms switched on or off:
+The strategies of the paper's Eq. (mu) and of its appendix are one formula with terms switched on or off:
 
     mu(w) = w - eta_alpha g(w) - eta (m - theta)
 
 g is the loss gradient ("lg"), m - theta the memorised envelope gradient ("meg"; m is the client's own last local model),
-"mh" the hybrid of both, "identity" neither (then pFedBreD is pFedMe).
+"mh" the hybrid of both, "identity" neither (then pFedBreD is pFedMe). The appendix's variant of mh takes g after an inner
+step: g(w) = grad f(w - eta_inner grad f(w)). Any potential of a user's own is given as ``RMD(phi)``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
+import jax
+from jax import Array
+
+from fedprior.errors import unknown
 from fedprior.problem import Batch, Problem
 from fedprior.vectors import Vector
+
+Potential = Callable[[Problem, Vector, Batch], Array]
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Which of the two terms a strategy has."""
+    """Which terms a strategy has."""
 
-    gradient: bool
-    memory: bool
+    gradient: bool = False  # the loss gradient
+    memory: bool = False  # the memorised envelope gradient
+    inner: bool = False  # the gradient is taken after an inner step
+
+    def slope(self, problem: Problem, w: Vector, batches: list[Batch], eta_inner: float) -> Vector:
+        """g(w) on the first batch; after an inner step on the first batch, on the last (of one batch: the same)."""
+        if self.inner:
+            w = w - eta_inner * problem.grad(w, batches[0])
+        return problem.grad(w, batches[-1] if self.inner else batches[0])
+
+
+@dataclass(frozen=True)
+class RMD(Mean):
+    """mu(w) = w - eta_alpha grad phi(w), for any potential phi(problem, w, batch).
+
+    >>> ridge = RMD(phi=lambda problem, w, batch: 0.5 * (w @ w))
+    >>> ridge.gradient, ridge.memory
+    (True, False)
+    """
+
+    gradient: bool = True
+    phi: Potential | None = None
+
+    def slope(self, problem: Problem, w: Vector, batches: list[Batch], eta_inner: float) -> Vector:
+        """Gradient of phi in w."""
+        assert self.phi is not None
+        return cast(Vector, jax.grad(self.phi, argnums=1)(problem, w, batches[0]))
 
 
 MEANS = {
-    "identity": Mean(gradient=False, memory=False),
-    "lg": Mean(gradient=True, memory=False),
-    "meg": Mean(gradient=False, memory=True),
+    "identity": Mean(),
+    "lg": Mean(gradient=True),
+    "meg": Mean(memory=True),
     "mh": Mean(gradient=True, memory=True),
+    "mh-variant": Mean(gradient=True, memory=True, inner=True),
 }
 
 
-def meta_gradient(problem: Problem, w: Vector, batches: list[Batch], eta_alpha: float) -> Vector:
-    """g(w): grad f(w; B), or with two batches the first-order meta gradient grad f(w - eta_alpha grad f(w; B1); B2)."""
-    for batch in batches[:-1]:
-        w = w - eta_alpha * problem.grad(w, batch)
-    return problem.grad(w, batches[-1])
+def find_mean(mean: str | Mean) -> Mean:
+    """A strategy by name, or the given one."""
+    if isinstance(mean, Mean):
+        return mean
+    if mean not in MEANS:
+        raise unknown("mean", mean, MEANS)
+    return MEANS[mean]

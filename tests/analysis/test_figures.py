@@ -33,7 +33,7 @@ def test_a_curve_for_every_model_and_none_twice(tmp_path: Path, monkeypatch: pyt
     (axes,) = drawn[0].axes
     lines = {line.get_label(): line for line in axes.lines}
     # FedAvg's personal model is its global one; Local has no global one
-    assert list(lines) == ["local, personal", "fedavg, personal", "mh, personal", "mh, global"]
+    assert list(lines) == ["local, personal", "fedavg, global", "mh, global", "mh, personal"]
     assert lines["local, personal"].get_ydata().tolist() == [51, 52]
     assert lines["mh, personal"].get_color() == lines["mh, global"].get_color() != lines["local, personal"].get_color()
     assert lines["mh, personal"].get_linestyle() != lines["mh, global"].get_linestyle()

@@ -25,7 +25,7 @@ def learning_curves(task: str, runs: dict[str, dict[int, Series]], path: Path) -
     axes = figure.add_subplot()
     for color, (method, by_seed) in zip([COLORS[i % len(COLORS)] for i in range(len(runs))], runs.items(), strict=True):
         drawn: list[np.ndarray] = []
-        for model, style in (("personal", "-"), ("global", "--")):
+        for model, style in (("global", "--"), ("personal", "-")):
             curves = [series.get((model, "own", "weighted"), {}) for series in by_seed.values()]
             rounds = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
             if not rounds:

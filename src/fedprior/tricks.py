@@ -17,6 +17,11 @@ class Wrapped(Method):
 
     base: Method
 
+    @property
+    def participation(self) -> tuple[str, ...]:  # type: ignore[override]
+        """As the base."""
+        return self.base.participation
+
     def check(self, problem: Problem, w0: Vector) -> None:
         """As the base."""
         self.base.check(problem, w0)

@@ -12,7 +12,7 @@ from toys import Quadratic, quadratics, rounds, view
 from fedprior.engine import Engine
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
-from fedprior.tricks import Relaxed
+from fedprior.tricks import FineTuned, Relaxed
 from fedprior.vectors import Vector
 
 DATA = quadratics(np.array([[1.0], [5.0]]), np.array([[2.0], [1.0]]), [3, 1])
@@ -43,6 +43,14 @@ def test_uniform_weights_and_relaxation() -> None:
         state = engine.init(0)
         state = state._replace(server=jax.device_put(Vector(jnp.array([3.0])), engine.fleet.same))
         assert float(engine.step(state)[0].server.tree[0]) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("wrap", [Relaxed, FineTuned])
+def test_a_wrapper_trains_whom_its_base_trains(wrap: type[Relaxed] | type[FineTuned]) -> None:
+    for name in ("fedavg", "pfedme"):
+        base = make(name)
+        assert wrap(base).participation == base.participation
+        assert Engine(Quadratic(1), wrap(base), DATA).participation == base.participation[0]
 
 
 def test_relaxation_needs_a_global_model_and_a_positive_beta() -> None:

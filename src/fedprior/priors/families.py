@@ -90,8 +90,8 @@ class DiagonalGaussian(Gaussian):
     def __post_init__(self) -> None:
         if self.precision is not None:
             for leaf in jax.tree.leaves(self.precision):
-                if not bool(jnp.all(leaf > 0)):
-                    smallest = float(leaf.min())
+                if not np.all(np.asarray(leaf) > 0):
+                    smallest = float(np.min(leaf))
                     raise FedpriorError(f"DiagonalGaussian: precision {smallest:g} is not valid; it must be above 0")
 
     def bind(self, like: Vector) -> Prior:
@@ -101,7 +101,7 @@ class DiagonalGaussian(Gaussian):
             return self
         fan_in = like.map(lambda x: np.asarray(np.prod(x.shape[1:]) if x.ndim > 1 else 1.0, np.float32))
         mean = sum(float(f) * x.size for f, x in zip(*map(jax.tree.leaves, (fan_in, like)), strict=True)) / like.size
-        return replace(self, precision=fan_in.map(lambda f: jnp.asarray(f / mean)))
+        return replace(self, precision=fan_in.map(lambda f: np.asarray(f / mean, np.float32)))
 
     def times(self, x: Vector) -> Vector:
         """Multiply entry by entry."""

@@ -78,6 +78,10 @@ def test_all_and_sampled_agree_where_unsampled_work_is_discarded() -> None:
         ({"selection": "unifrom"}, "did you mean 'uniform'"),
         ({"weights": "size"}, "unknown weights 'size'"),
         ({"batch_size": 0}, "must be at least 1"),
+        (
+            {"selection": lambda key, t, sizes, s: jnp.zeros(s, int), "aggregated": 2},
+            "must give 2 distinct clients of 5",
+        ),
     ],
 )
 def test_nonsense_is_refused(options: dict[str, object], message: str) -> None:

@@ -356,7 +356,11 @@ def theory(
             "radius": numbers.radius(),
             "step": numbers.step(),
         }
-        found["bounds"] = [numbers.step_bound(numbers.quadratic(lam=2.0), local) for local in (1, 2, 5, 20)]
+        by_steps = {local: numbers.step_bound(numbers.quadratic(lam=2.0), local) for local in (1, 2, 5, 20)}
+        found["bounds"] = [
+            {"constant": name, **{f"R = {local}": values[name] for local, values in by_steps.items()}}
+            for name in by_steps[1]
+        ]
         paths = numbers.draw(found["rate"], found["radius"], found["step"], folder)
     titles = {
         "rate": "(a) error of the average iterate against T",

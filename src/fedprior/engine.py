@@ -152,6 +152,13 @@ class Engine:
             raise FedpriorError(f"batch size {batch_size} and chunk {chunk} must be at least 1")
         method.check(problem, problem.init(jax.random.key(0)))
         self._select, self.weights = selections.find(selection), weights
+        tried = np.asarray(
+            self._select(jax.random.key(0), jnp.int32(0), jnp.asarray(federation.train.size), self.aggregated)
+        )
+        if tried.shape != (self.aggregated,) or len(set(tried.tolist()) & set(range(n))) != self.aggregated:
+            raise FedpriorError(
+                f"the selection must give {self.aggregated} distinct clients of {n}; it gave {tried.tolist()}"
+            )
         self.fleet = Fleet(n, devices, chunk)
         self._arrays, self._static = eqx.partition(problem, eqx.is_array)
         self._arrays = self.fleet.replicate(self._arrays)

@@ -5,7 +5,7 @@
 - step: Theorem 1's bound on the step size, and what happens below and above it.
 
 The problems are federated quadratics (every quantity in closed form) and ridge-regularised logistic regression (the optimum
-found to many digits), run by the same engine and method as everything else. In all of them the prior is the spherical
+found numerically), run by the same engine and method as everything else. In all of them the prior is the spherical
 Gaussian and the mean the identity, so that F_i is the Moreau envelope of f_i and sigma_Phi = gamma_Phi = 0.
 
 One thing differs from the paper before anything is run: its Assumption "strongly convex envelope settings" takes F_i to be
@@ -142,7 +142,7 @@ def quadratic(lam: float, noise: float = 0.0, per_client: int = 8, seed: int = 0
 
 
 def logistic(lam: float, per_client: int = 32, seed: int = 0) -> Setting:
-    """Clients whose labels follow weights of their own; w* to about twelve digits."""
+    """Clients whose labels follow weights of their own; w* found by BFGS on the envelope."""
     rng = np.random.default_rng(seed)
     a = rng.normal(size=(N * per_client, D))
     truth = np.repeat(rng.normal(size=(N, D)), per_client, 0)

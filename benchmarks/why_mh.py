@@ -37,7 +37,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 def run_task(name: str, seeds: int, rounds: int | None, out: Path) -> None:
-    experiment, _ = configure(name, [], {"pooled": "never", **({"rounds": rounds} if rounds else {})})
+    experiment, _ = configure(name, [], {"pooled": "never", "eval_every": 10, **({"rounds": rounds} if rounds else {})})
     task = open_task(experiment)
     found: dict[str, dict[str, list[float]]] = {}
     for variant, (method, settings, _) in VARIANTS.items():

@@ -14,6 +14,7 @@ import pytest
 
 from fedprior.errors import FedpriorError
 from fedprior.models import CNN, DNN, LSTM, MCLR, MODELS, Frozen, Linear, Model, build, options
+from fedprior.problem import Batch, Classifier, Problem
 
 KEY = jax.random.key(0)
 VECTORS = np.random.default_rng(1).normal(scale=0.4, size=(30, 50)).astype(np.float32)
@@ -262,3 +263,19 @@ def test_options_and_their_defaults():
 def test_bad_input_is_named(name, settings, shape, classes, vectors, message):
     with pytest.raises(FedpriorError, match=message):
         build(name, settings, shape, classes, vectors, KEY)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("start_is_mu", [False, True])
+@pytest.mark.parametrize("build", [lambda key: MCLR(30, 4, key=key), lambda key: DNN(30, 4, hidden=7, key=key)])
+def test_proximal_steps_without_the_first_weights_are_the_plain_ones(build: Any, start_is_mu: bool) -> None:
+    problem = Classifier(build, 4)
+    rng = np.random.default_rng(0)
+    mask = np.array([1.0, 1, 1, 1, 1, 0])  # a short batch
+    batch = Batch(jnp.asarray(rng.normal(size=(6, 5, 6))), jnp.array([0, 1, 2, 3, 1, 0]), jnp.asarray(mask))
+    mu = problem.init(jax.random.key(1))
+    start = mu if start_is_mu else problem.init(jax.random.key(2))
+    fast = problem.proximal_steps(mu, start, batch, 3.0, 0.05, 7)
+    plain = Problem.proximal_steps(problem, mu, start, batch, 3.0, 0.05, 7)
+    assert float((fast - plain).norm()) < 1e-13
+    assert float((fast - start).norm()) > 1e-2

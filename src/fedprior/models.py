@@ -15,7 +15,7 @@ import abc
 import inspect
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -66,11 +66,22 @@ class Linear(eqx.Module):
         return jax.lax.optimization_barrier(self.weight @ x.T + self.bias[:, None]).T
 
 
+class Shift(eqx.Module):
+    """`z -> z + b`: a Linear whose product x W^T is given."""
+
+    bias: Array  # [out]
+
+    def __call__(self, z: Array) -> Array:
+        """Map [B, out] to [B, out]."""
+        return z + self.bias
+
+
 class Model(eqx.Module):
     """What every model offers: a last linear layer, the features it reads, and the logits it makes of them."""
 
     if TYPE_CHECKING:  # a field of this class would come first among the leaves of every model
         head: Linear
+    first: ClassVar[str | None] = None  # the Linear that reads the flattened input, where there is one
 
     @abc.abstractmethod
     def features(self, x: Array) -> Array:
@@ -89,6 +100,7 @@ class MCLR(Model):
     """
 
     head: Linear
+    first: ClassVar[str] = "head"
 
     def __init__(self, in_size: int, n_classes: int, *, key: Array) -> None:
         self.head = Linear(in_size, n_classes, key=key)
@@ -108,6 +120,7 @@ class DNN(Model):
     hidden: Linear
     head: Linear
     slope: float = eqx.field(static=True)
+    first: ClassVar[str] = "hidden"
 
     def __init__(self, in_size: int, n_classes: int, *, hidden: int = 100, slope: float = 0.1, key: Array) -> None:
         hidden_key, head_key = jax.random.split(key)

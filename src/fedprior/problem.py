@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
-from fedprior.models import Frozen
-from fedprior.vectors import Vector
+from fedprior.models import Frozen, Shift
+from fedprior.vectors import Scalar, Vector, gradient_steps
 
 
 class Batch(NamedTuple):
@@ -46,6 +46,10 @@ class Problem(eqx.Module):
         """The gradient of f(w; B)."""
         return cast(Vector, jax.grad(self.loss)(w, batch))
 
+    def proximal_steps(self, mu: Vector, start: Vector, batch: Batch, lam: Scalar, alpha: Scalar, K: int) -> Vector:
+        """K times x <- x - alpha [grad f(x; B) + lam (x - mu)], from ``start``, all on one batch."""
+        return gradient_steps(lambda x: self.grad(x, batch) + lam * (x - mu), start, alpha, K)
+
     def logits(self, w: Vector, x: Array) -> Array:
         """Scores [B, C]."""
         raise NotImplementedError(f"{type(self).__name__} has no logits")
@@ -57,6 +61,10 @@ class Problem(eqx.Module):
     def head_mask(self, w: Vector) -> Vector:
         """A vector that is 1 on the last layer's parameters and 0 elsewhere."""
         raise NotImplementedError(f"{type(self).__name__} has no head")
+
+
+def _nll(logits: Array, y: Array) -> Array:
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=1)[:, 0]
 
 
 ModelBuilder = Callable[[Array], eqx.Module]
@@ -110,13 +118,53 @@ class Classifier(Problem):
 
     def losses(self, w: Vector, batch: Batch) -> Array:
         """Cross-entropy per sample."""
-        log_p = jax.nn.log_softmax(self.logits(w, batch.x))
-        return -jnp.take_along_axis(log_p, batch.y[:, None], axis=1)[:, 0]
+        return _nll(self.logits(w, batch.x), batch.y)
 
     def logits(self, w: Vector, x: Array) -> Array:
         """Scores [B, C]."""
         model = self.model(w)
         return cast(Array, model.logits(x) if hasattr(model, "logits") else jax.vmap(model)(x))
+
+    def proximal_steps(self, mu: Vector, start: Vector, batch: Batch, lam: Scalar, alpha: Scalar, K: int) -> Vector:
+        """K proximal steps on one batch x; where a linear layer reads the input, without its weights W [out, in].
+
+        The steps only ever add combinations of the batch's own samples to W, so W = M + a (W0 - M) + c x with a scalar
+        a, coefficients c [out, B] and mu's weights M, and W x^T = M x^T + a (W0 - M) x^T + c (x x^T): the loop works
+        on [out, B] and [B, B], and W is made once at its end. For the DNN this is a third of the flops.
+        """
+        first, x = getattr(self.rest, "first", None), batch.x.reshape(len(batch.x), -1)
+        if first is None or K < 2 or x.shape[0] >= x.shape[1]:
+            return super().proximal_steps(mu, start, batch, lam, alpha, K)
+
+        def weight(tree: Any) -> Array:
+            return cast(Array, getattr(tree, first).weight)
+
+        def without(w: Vector) -> Vector:
+            return Vector(eqx.tree_at(weight, w.tree, jnp.zeros((0,))))
+
+        def loss(others: Vector, z: Array) -> Array:
+            model = self.model(others)
+            shift = Shift(getattr(model, first).bias)
+            return jnp.sum(
+                batch.weight * _nll(eqx.tree_at(lambda m: getattr(m, first), model, shift).logits(z.T), batch.y)
+            )
+
+        M, W0, gram, pull = weight(mu.tree), weight(start.tree), x @ x.T, without(mu)
+        z_mu = M @ x.T  # [out, B]
+        z_away = jnp.zeros_like(z_mu) if start is mu else W0 @ x.T - z_mu
+
+        def step(_: Array, carry: tuple[Vector, Array, Array]) -> tuple[Vector, Array, Array]:
+            others, a, c = carry
+            slope, z_slope = jax.grad(loss, argnums=(0, 1))(others, z_mu + a * z_away + c @ gram)
+            return (
+                others - alpha * (slope + lam * (others - pull)),
+                a - alpha * lam * a,
+                c - alpha * (z_slope + lam * c),
+            )
+
+        others, a, c = lax.fori_loop(0, K, step, (without(start), jnp.ones((), x.dtype), jnp.zeros_like(z_mu)))
+        W = (M if start is mu else M + a * (W0 - M)) + c @ x
+        return Vector(eqx.tree_at(weight, others.tree, W))
 
     def features(self, w: Vector, x: Array) -> Array:
         """Input of the model's last linear layer [B, d]."""

@@ -103,7 +103,7 @@ def ravel(w: Vector) -> Array:
     return jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(w.tree)])
 
 
-def gradient_steps(grad: Callable[[Vector], Vector], w: Vector, alpha: float, steps: int) -> Vector:
+def gradient_steps(grad: Callable[[Vector], Vector], w: Vector, alpha: Scalar, steps: int) -> Vector:
     """``steps`` times w <- w - alpha grad(w), for a gradient that stays the same function.
 
     >>> float(gradient_steps(lambda x: x - 4.0, Vector(jnp.array(0.0)), 0.5, 2).tree)

@@ -25,6 +25,7 @@ class FedAvg(Method):
 
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
     sources: ClassVar[dict[str, str]] = {"R": "paper, section 5", "alpha": "paper, section 5"}
+    ranges: ClassVar[dict[str, tuple[float, ...]]] = {"alpha": (0.01, 0.03, 0.1)}
 
     R: int = 20
     alpha: float = 0.01

@@ -89,6 +89,7 @@ class PFedBreD(Method):
         "inner": "paper, Eq. (mu): no; the variant and the released mh: yes",
         "overwrite": "paper: no; the released mh: yes",
     }
+    ranges: ClassVar[dict[str, tuple[float, ...]]] = {"lam": (15.0, 30.0, 60.0)}  # paper, section 5: from 15 to 60
 
     mean: str | Mean = "mh"
     order: str = "paper"
@@ -161,6 +162,7 @@ class PFedBreD(Method):
         """R times: the mean, the proximal point, a step on the envelope."""
         mean, prior, memory = self._mean, find_prior(self.prior).bind(down), client["memory"]
         eta_alpha, eta_inner, overwrite = (self.switch(s) for s in ("eta_alpha", "eta_inner", "overwrite"))
+        plain = self.solver == "sgd" and self.tol == 0
         picks = data.draw(self.R * self.switch("batches")).reshape(self.R, self.switch("batches"), -1)
 
         def iterate(carry: tuple[Vector, Vector], pick: Array) -> tuple[tuple[Vector, Vector], None]:
@@ -181,18 +183,14 @@ class PFedBreD(Method):
                 mu, back = jax.vjp(place, w)
             else:
                 mu, back = place(w), lambda v: (v,)
-            theta = prior.prox(
-                lambda x: problem.grad(x, batches[-1]),
-                mu,
-                {"theta": theta, "w": w, "mu": mu}[self.switch("start")],
-                self.lam,
-                self.alpha,
-                self.K,
-                self.solver,
-                self.tol,
-            )
-            (slope,) = back(prior.envelope_grad(mu, theta, self.lam))
-            return (w - self.alpha_m * slope, theta), None
+            start = {"theta": theta, "w": w, "mu": mu}[self.switch("start")]
+            if prior.spherical and plain:
+                theta = problem.proximal_steps(mu, start, batches[-1], self.lam, self.alpha, self.K)
+            else:
+                slope = lambda x: problem.grad(x, batches[-1])  # noqa: E731
+                theta = prior.prox(slope, mu, start, self.lam, self.alpha, self.K, self.solver, self.tol)
+            (step,) = back(prior.envelope_grad(mu, theta, self.lam))
+            return (w - self.alpha_m * step, theta), None
 
         w0 = memory if self.w_init == "own" else down
         theta0 = client["theta"] if self.theta_init == "last" else down

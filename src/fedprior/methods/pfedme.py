@@ -13,7 +13,7 @@ from typing import ClassVar
 from jax import Array, lax
 
 from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, gradient_steps, weighted_mean
+from fedprior.vectors import Tree, Vector, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class PFedMe(Method):
         "alpha_m": "PRIOR, section 5",
         "start": "pFedMe's algorithm: theta; PRIOR's released code: w",
     }
+    ranges: ClassVar[dict[str, tuple[float, ...]]] = {"lam": (15.0, 30.0, 60.0)}  # PRIOR, section 5: from 15 to 60
 
     R: int = 20
     K: int = 5
@@ -55,13 +56,8 @@ class PFedMe(Method):
 
         def iterate(carry: tuple[Vector, Vector], pick: Array) -> tuple[tuple[Vector, Vector], None]:
             w, theta = carry
-            batch = data.batch(pick)
-            theta = gradient_steps(
-                lambda x: problem.grad(x, batch) + self.lam * (x - w),
-                theta if self.start == "theta" else w,
-                self.alpha,
-                self.K,
-            )
+            start = theta if self.start == "theta" else w
+            theta = problem.proximal_steps(w, start, data.batch(pick), self.lam, self.alpha, self.K)
             return (w - self.alpha_m * (self.lam * (w - theta)), theta), None
 
         (w, theta), _ = lax.scan(iterate, (down, client), data.draw(self.R))

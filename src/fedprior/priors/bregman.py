@@ -113,6 +113,11 @@ class Prior:
         """Gradient in v of D(x(u), x(v)): on mean parameters, Hess g*(v) (v - u)."""
         return cast(Vector, jax.grad(lambda v: self.divergence(self.to_mean(u), self.to_mean(v)))(v))
 
+    @property
+    def spherical(self) -> bool:
+        """Whether D(x, y) is |x - y|^2 / 2, for which a problem may know a faster proximal loop."""
+        return False
+
     def bind(self, like: Vector) -> Prior:
         """The prior for parameters of this shape; a wrong dimension is an error."""
         return self

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-slow test-data lint benchmark clean
+.PHONY: demo test test-slow test-data mutations lint benchmark clean
 
 demo: $(VENV)/run  ## the embedded example: four methods, three seeds, no download
 	$(BIN)/fedprior run digits-mclr --method local --method fedavg --method pfedme --method mh --seeds 3 --overwrite
@@ -14,6 +14,9 @@ test: lint  ## lint, types, tests (under ten minutes on two cores)
 
 test-slow: $(VENV)/dev  ## the checks that take minutes
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m slow
+
+mutations: $(VENV)/dev  ## does every method's own test notice a planted error? (minutes)
+	$(BIN)/python tests/mutate.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

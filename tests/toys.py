@@ -13,7 +13,8 @@ from jax import Array
 
 from fedprior.data.clients import ClientData, Federation, Samples
 from fedprior.engine import Engine, State
-from fedprior.method import Method
+from fedprior.method import Data, Method
+from fedprior.models import DNN
 from fedprior.problem import Batch, Classifier, Problem
 from fedprior.vectors import Vector
 
@@ -48,17 +49,37 @@ def federation(x: np.ndarray, y: np.ndarray, sizes: Sequence[int], n_classes: in
 SIZES = (3, 9, 16, 21, 40)  # the first client is smaller than a batch
 
 
-def blobs(sizes: Sequence[int] = SIZES, d: int = 5, classes: int = 3, seed: int = 0) -> tuple[Classifier, Federation]:
-    """Gaussian classes on unequal clients, and a linear classifier."""
+def blobs(
+    sizes: Sequence[int] = SIZES, d: int = 5, classes: int = 3, seed: int = 0, hidden: int = 0
+) -> tuple[Classifier, Federation]:
+    """Gaussian classes on unequal clients, and a classifier: linear, or with one hidden layer."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, classes, sum(sizes))
     x = (rng.normal(size=(classes, d))[y] + rng.normal(size=(len(y), d))).astype(np.float32)
-    problem = Classifier(lambda key: eqx.nn.Linear(d, classes, key=key), classes)
-    return problem, federation(x, y, sizes, classes)
+
+    def build(key: Array) -> eqx.Module:
+        return DNN(d, classes, hidden=hidden, key=key) if hidden else eqx.nn.Linear(d, classes, key=key)
+
+    return Classifier(build, classes), federation(x, y, sizes, classes)
 
 
 def view(federation: Federation, i: int = 0, batch: int = 8, cursor: int = 0, seed: int = 0) -> ClientData:
     return ClientData(federation.train, i, batch, jax.random.key(seed), cursor)
+
+
+class InTurn:
+    """Batches of one sample each, in the order given."""
+
+    def __init__(self, x: np.ndarray):
+        self.x, self.drawn = jnp.asarray(x), 0
+
+    def draw(self, count: int) -> Array:
+        self.drawn += count
+        assert self.drawn <= len(self.x)
+        return jnp.arange(self.drawn - count, self.drawn)[:, None]
+
+    def batch(self, pick: Array) -> Batch:
+        return Batch(self.x[pick], jnp.zeros((1,), jnp.int32), jnp.ones((1,)))
 
 
 def rounds(engine: Engine, count: int, seed: int = 0, between: Callable[[State], State] = lambda s: s) -> State:
@@ -68,6 +89,16 @@ def rounds(engine: Engine, count: int, seed: int = 0, between: Callable[[State],
     return state
 
 
-def local(method: Method, problem: Problem, client: Any, down: Any, data: Callable[[], ClientData]) -> Any:
+def local(method: Method, problem: Problem, client: Any, down: Any, data: Callable[[], Data]) -> Any:
     """One client's round, compiled."""
     return jax.jit(lambda c, d: method.local(problem, c, d, data(), jax.random.key(0)))(client, down)
+
+
+def vector(*entries: float) -> Vector:
+    return Vector(jnp.array(entries))
+
+
+def assert_close(a: Any, b: Any, rtol: float = 1e-12, atol: float = 1e-13) -> None:
+    """The same numbers in both trees, up to rounding."""
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(np.array(x), np.array(y), rtol=rtol, atol=atol)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 import signal
 import sys
@@ -21,13 +23,26 @@ from rich.table import Table as RichTable
 
 import fedprior
 from fedprior import methods as registry
+from fedprior.analysis import compare as comparing
 from fedprior.analysis import figures, partitions, tables
-from fedprior.cost import measure
+from fedprior.cost import SAMPLES, measure, work_text
+from fedprior.data.clients import CHUNK
 from fedprior.data.sources import load
 from fedprior.errors import FedpriorError, unknown
-from fedprior.experiment import configure, open_task, parse, parse_assignment, read_task, split, task_names
+from fedprior.experiment import Budget, configure, open_task, parse, parse_assignment, read_task, split, task_names
 from fedprior.records import RunFolder, replace_file
 from fedprior.run import Diverged, Progress, Trial
+from fedprior.sweep import (
+    CHOSEN_BY,
+    Cell,
+    on_validation,
+    plan,
+    read_grid,
+    run_command,
+    settings_table,
+    summarize,
+    try_all,
+)
 
 app = typer.Typer(
     add_completion=False,
@@ -88,6 +103,21 @@ def run(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of independent runs per method: seeds 0, 1, ...")] = 1,
     rounds: Annotated[int | None, typer.Option(help="Rounds to run (default: the task's).")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="gradients=N",
+            help="Compare at equal cost: each method gets as many rounds as take a client that trains in all of them N "
+            "gradients (a Hessian-vector product counts as two).",
+        ),
+    ] = None,
+    new_clients: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PART",
+            help="Hold out this part of the clients, and let them join the trained federation at the end.",
+        ),
+    ] = None,
     settings: Settings = None,
     folder: Annotated[Path, typer.Option("--out", help="Where records go: OUT/<task>/<method>/<seed>.")] = Path("runs"),
     resume: Annotated[
@@ -110,14 +140,22 @@ def run(
       fedprior run mnist-mclr -m mh -m pfedme --set lam=30 --set eta=0.01 --seeds 5
 
       fedprior run my-task.toml -m fedavg --set beta=2 --out results --resume
+
+      fedprior run digits-mclr --budget gradients=6000 --new-clients 0.2
     """
     names = list(dict.fromkeys([*(["local"] if local else []), *(method or DEFAULT_METHODS)]))
     chosen = _assignments(settings)
     if rounds is not None:
         chosen["rounds"] = rounds
+    if budget is not None:
+        chosen |= _budget(budget)
+    if new_clients is not None:
+        chosen["new_clients"] = new_clients
     if resume and overwrite:
         raise FedpriorError("--resume goes on with a run and --overwrite replaces it; choose one of them")
     experiment, built = configure(task, names, chosen)
+    if experiment.budget is not None and "rounds" in chosen:
+        raise FedpriorError("rounds and budget both say how long to run; choose one of them")
     for name, m in built.items():
         for idle in m.idle():
             _warn(f"{name}: {idle} is valid but switches that part off")
@@ -144,7 +182,7 @@ def run(
     with _stoppable() as should_stop, _bars() as bars:
         for trial in trials:
             for seed in range(seeds):
-                bar = bars.add_task(f"{trial.name}, seed {seed}", total=experiment.rounds, accuracy="")
+                bar = bars.add_task(f"{trial.name}, seed {seed}", total=trial.rounds, accuracy="")
 
                 def watch(progress: Progress, bar: Any = bar) -> None:
                     shown = "" if progress.accuracy is None else f"{progress.accuracy:5.2f} %"
@@ -180,8 +218,124 @@ def run(
     for text in diverged:
         err.print(f"[red]diverged:[/red] {escape(text)}", soft_wrap=True)
     if runs or as_json:
-        _report(experiment.name, runs, folder, as_json, {"rounds": experiment.rounds, "diverged": diverged})
+        length = {"rounds": experiment.rounds} if experiment.budget is None else {"budget": dict(experiment.budget)}
+        about = {trial.name: tables.facts(trial.config(0)) for trial in trials}
+        _report(experiment.name, runs, about, folder, as_json, {**length, "diverged": diverged})
     if diverged:
+        raise typer.Exit(1)
+
+
+@app.command()
+def sweep(
+    task: TaskName,
+    method: Annotated[
+        list[str],
+        typer.Option("--method", "-m", metavar="NAME", help="A method (see `fedprior methods`). May be repeated."),
+    ],
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,VALUE,...",
+            help="Values of a hyper-parameter to try, for every method that has it. May be repeated: all combinations are "
+            "tried. Without it, the ranges that each method declares.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of independent runs per setting: seeds 0, 1, ...")] = 1,
+    rounds: Annotated[int | None, typer.Option(help="Rounds to run (default: the task's).")] = None,
+    settings: Settings = None,
+    folder: Annotated[
+        Path, typer.Option("--out", help="Where records go: OUT/<task>/sweep. What is there already is reused.")
+    ] = Path("sweeps"),
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--parallel", metavar="FILE", help="Where the parallel-coordinates picture goes (default: in OUT)."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object on stdout.")] = False,
+) -> None:
+    """Choose hyper-parameters on validation samples, never on test.
+
+    A part of each client's training samples (`--set validation=0.2`) is held out. Every setting of the grid is trained
+    on the rest; the one whose personal models do best on the held-out samples is chosen, and the command is shown that
+    trains with it on all training samples. A sweep that was stopped, or given a larger grid, computes what is missing.
+
+    Examples:
+
+      fedprior sweep digits-mclr -m pfedme
+
+      fedprior sweep mnist-mclr -m mh -m pfedme --grid lam=5,15,30 --grid alpha=0.003,0.01,0.03 --seeds 3
+    """
+    names, chosen = list(dict.fromkeys(method)), _assignments(settings)
+    if rounds is not None:
+        chosen["rounds"] = rounds
+    experiment, _ = configure(task, names, chosen)
+    experiment = on_validation(experiment, chosen)
+    cells = plan(experiment, names, chosen, read_grid(grid or []))
+    every = list(itertools.chain(*cells.values()))
+    for idle in dict.fromkeys(f"{cell.name}: {text}" for cell in every for text in cell.method.idle()):
+        _warn(f"{idle} is valid but switches that part off")
+    opened = open_task(experiment)
+    with _stoppable() as should_stop, _bars() as bars:
+        bar = {name: bars.add_task(name, total=len(own), accuracy="") for name, own in cells.items()}
+
+        def watch(cell: Cell, seed: int, progress: Progress) -> None:
+            bars.update(bar[cell.name], accuracy=f"{cell}, seed {seed}: round {progress.round} of {progress.rounds}")
+
+        def done(cell: Cell) -> None:
+            bars.update(bar[cell.name], advance=1, accuracy="")
+
+        try:
+            finished = try_all(
+                opened, every, seeds, folder, watch=watch, done=done, warn=_warn, should_stop=should_stop
+            )
+        except KeyboardInterrupt:  # the second Ctrl-C
+            finished = False
+        except FedpriorError:
+            for shown in bar.values():
+                bars.remove_task(shown)
+            raise
+    if not finished:
+        err.print("stopped; the same command goes on from here")
+        sys.exit(STOPPED)
+    place = folder / experiment.name / "sweep"
+    picture = picture or place / "parallel.png"
+    found = {
+        name: {**summarize(own), "command": run_command(task, own, settings or [], rounds, seeds)}
+        for name, own in cells.items()
+    }
+    figures.parallel_coordinates(experiment.name, found, f"{CHOSEN_BY}; seeds: {seeds}", picture)
+    summary = {
+        "task": experiment.name,
+        "seeds": list(range(seeds)),
+        "validation": experiment.validation,
+        "chosen_by": f"{CHOSEN_BY}; the test was not looked at",
+        "methods": found,
+        "picture": str(picture),
+    }
+    text = json.dumps(summary, indent=1)
+    replace_file(place / "summary.json", lambda p: p.write_text(text + "\n"))
+    if as_json:
+        sys.stdout.write(text + "\n")
+    else:
+        for name, of in found.items():
+            out.print(f"{experiment.name}, {name}: {CHOSEN_BY}", style="bold", highlight=False)
+            out.print(settings_table(of))
+            if of["command"] is not None:
+                out.print(
+                    f"Chosen on validation samples, {experiment.validation:.0%} of the training samples; the test was "
+                    "not looked at. To train with the chosen setting on all training samples:",
+                    highlight=False,
+                )
+                out.print(f"  {escape(of['command'])}\n", soft_wrap=True, highlight=False)
+        out.print(f"picture: {picture}    records: {place}", soft_wrap=True, highlight=False)
+    hopeless = [name for name, of in found.items() if of["chosen"] is None]
+    for name in hopeless:
+        err.print(
+            f"[red]diverged:[/red] every setting of {name} diverged, so there is none to choose; try smaller steps",
+            soft_wrap=True,
+        )
+    if hopeless:
         raise typer.Exit(1)
 
 
@@ -207,10 +361,25 @@ def _bars() -> Bars:
     )
 
 
+def _budget(text: str) -> dict[str, Any]:
+    """The assignment that ``--budget gradients=N`` stands for."""
+    kind, equals, _ = text.partition("=")
+    if not equals:
+        raise FedpriorError(f"--budget '{text}' is not of the form gradients=N")
+    if kind.strip() not in Budget.model_fields:
+        raise unknown("budget", kind.strip(), Budget.model_fields)
+    return dict([parse_assignment(f"budget.{text.strip()}")])
+
+
 def _report(
-    task: str, runs: dict[str, dict[int, tables.Series]], folder: Path, as_json: bool, more: dict[str, Any]
+    task: str,
+    runs: dict[str, dict[int, tables.Series]],
+    about: dict[str, dict[str, Any]],
+    folder: Path,
+    as_json: bool,
+    more: dict[str, Any],
 ) -> None:
-    results = tables.summarize(runs)
+    results = tables.summarize(runs, about)
     picture = folder / task / "curves.png"
     if runs:
         figures.learning_curves(task, runs, picture)
@@ -269,10 +438,14 @@ def methods(
         out.print(table)
         out.print(f"participation: {' or '.join(built.participation)} (the first is the default)", highlight=False)
         return
+    made = {name: registry.make(name) for name in registry.METHODS}
+    costs = {name: measure(built) for name, built in made.items()}
+    products = " (h: Hessian-vector products)" if any(cost.hvps for cost in costs.values()) else ""
     table = RichTable(
         title="methods: cost per client and round, counted at the defaults",
-        caption="grads, fwd: gradients and forward passes on a batch; down, up, kept: numbers received, sent and kept "
-        "between rounds, in units of the model's size; trains: who does, unless told otherwise",
+        caption=f"grads: gradients of the loss on a batch{products}; fwd: other evaluations of the model, on a batch or on "
+        f"up to {CHUNK} samples of a pass over all (counted for a client of {SAMPLES}); down, up, kept: numbers received, "
+        "sent and kept between rounds, in units of the model's size; trains: who does, unless told otherwise",
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
@@ -283,11 +456,11 @@ def methods(
     for heading in ("method", "grads", "fwd", "down", "up", "kept", "trains", "paper"):
         number = heading in ("grads", "fwd", "down", "up", "kept")
         table.add_column(heading, no_wrap=heading != "paper", justify="right" if number else "left")
-    for method in registry.METHODS:
-        built = registry.make(method)
-        cost = measure(built)
-        floats = (f"{x:g}" for x in (cost.down, cost.up, cost.state))
-        table.add_row(method, str(cost.gradients), str(cost.forward), *floats, built.participation[0], built.paper)
+    for method, built in made.items():
+        cost = costs[method]
+        floats = (f"{round(x, 2):g}" for x in (cost.down, cost.up, cost.state))
+        work = (work_text(cost.gradients, cost.hvps), str(cost.forward))
+        table.add_row(method, *work, *floats, built.participation[0], built.paper)
     out.print(table)
     out.print("The defaults and where each comes from: fedprior methods NAME", highlight=False)
 
@@ -330,14 +503,50 @@ def table(
         raise unknown("format", format, tables.FORMATS)
     if at not in tables.ROUNDS:
         raise unknown("round", at, tables.ROUNDS)
-    for task, runs in tables.collect(folders, _warn).items():
-        results = tables.summarize(runs)
+    for task, found in tables.collect_runs(folders, _warn).items():
+        about = {method: tables.facts(next(iter(runs.values())).folder.config) for method, runs in found.items()}
+        results = tables.summarize(tables.series_by_seed(found), about)
         if format == "text":
             out.print(tables.rich_table(task, results, at))
         else:
             sys.stdout.write(tables.render(task, results, at, format) + "\n")
         if "local" not in results:
             _warn(f"{task} has no Local-only runs to compare with; add them with: fedprior run {task} -m local")
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders with runs of one task.")],
+    against: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The reference method (default: local, else the first).")
+    ] = None,
+    model: Annotated[str, typer.Option(help="Which models are compared: personal or global.")] = "personal",
+    at: Annotated[
+        str, typer.Option("--round", help="Which round is compared: last, last10, validation or best.")
+    ] = "last",
+    format: Annotated[str, typer.Option(help="text, markdown or csv (csv holds every mean and count).")] = "text",
+    plot: Annotated[Path | None, typer.Option(help="Draw every client's differences into this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object on stdout.")] = False,
+) -> None:
+    """Compare the methods of a task client by client, from runs that are already there.
+
+    Whom does a method help, and by how much? Differences are paired: the same client, the same seed, the same test samples.
+    Two tables: differences from the reference with wins and losses, and how evenly accuracy is spread over clients.
+    """
+    if format not in comparing.FORMATS:
+        raise unknown("format", format, comparing.FORMATS)
+    found = comparing.compare(folders, against=against, model=model, choice=at, warn=_warn)
+    if plot is not None:
+        figures.client_differences(found, plot)
+    if as_json:
+        sys.stdout.write(json.dumps(dataclasses.asdict(found), indent=1) + "\n")
+    elif format == "text":
+        differences, fairness = comparing.rich_tables(found)
+        out.print(differences, "", fairness, sep="\n")
+        if plot is not None:
+            out.print(f"picture: {plot}", soft_wrap=True, highlight=False)
+    else:
+        sys.stdout.write(comparing.render(found, format) + "\n")
 
 
 @app.command()

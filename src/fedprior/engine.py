@@ -160,8 +160,8 @@ class Engine:
                 f"the selection must give {self.aggregated} distinct clients of {n}; it gave {tried.tolist()}"
             )
         self.fleet = Fleet(n, devices, chunk)
-        self._arrays, self._static = eqx.partition(problem, eqx.is_array)
-        self._arrays = self.fleet.replicate(self._arrays)
+        arrays, self._static = eqx.partition(problem, eqx.is_array)
+        self.problem_arrays = self.fleet.replicate(arrays)
         self.samples = self.fleet.replicate(Samples(*federation.train))
         self.samples_at_home = self.fleet.gather(self.samples, split=False)[0]
         self._init = jax.jit(self._start, out_shardings=self._shardings(self._start))
@@ -177,7 +177,7 @@ class Engine:
 
     def init(self, seed: int) -> State:
         """The state before the first round."""
-        return self._init(self._arrays, jax.random.key_data(jax.random.key(seed)))
+        return self._init(self.problem_arrays, jax.random.key_data(jax.random.key(seed)))
 
     def step(self, state: State) -> tuple[State, Info]:
         """One round; the given state's memory is reused, so it must not be used again. Info is averaged over clients."""
@@ -188,31 +188,35 @@ class Engine:
         everywhere = fleet.spread(ids)
         held = (state.clients, state.cursor)
         if self.participation == "all":
-            clients, cursor, ups, info = self._all(held, server, self._arrays, self.samples, everywhere)
+            clients, cursor, ups, info = self._all(held, server, self.problem_arrays, self.samples, everywhere)
         else:
             fetched = [fleet.spread(part) for part in fleet.gather(self._fetch(held, everywhere))]
-            trained, ups, info = self._sampled(server, fetched, self._arrays, self.samples, everywhere)
+            trained, ups, info = self._sampled(server, fetched, self.problem_arrays, self.samples, everywhere)
             back = [fleet.spread(part) for part in fleet.gather(trained)]
             clients, cursor = self._store(held, back, everywhere)
         merged, info = self._merge(home, fleet.gather(ups), fleet.gather(info), ids, self.samples_at_home.size)
         done = fleet.spread(merged)
         return State(done.round, done.seed, done.server, clients, cursor), info
 
+    def rebuild(self, arrays: Any) -> Problem:
+        """The problem around its arrays, which a compiled program takes as an argument (``problem_arrays``)."""
+        return eqx.combine(arrays, self._static)
+
     def one_client(self, state: State, i: int) -> tuple[Tree, Array, Tree, Info]:
         """Client i's part of the coming round, compiled by itself: its new state, cursor, upload and info."""
         if not hasattr(self, "_one"):
             self._one = jax.jit(
                 lambda arrays, samples, state, i, client, cursor: round_of_one_client(
-                    eqx.combine(arrays, self._static), self.method, samples, self.batch_size, state, i, client, cursor
+                    self.rebuild(arrays), self.method, samples, self.batch_size, state, i, client, cursor
                 )
             )
-        local = jax.device_get((self._arrays, self.samples, state))
+        local = jax.device_get((self.problem_arrays, self.samples, state))
         return self._one(*local, jnp.asarray(i, jnp.int32), row(local[2].clients, i), local[2].cursor[i])
 
     # -- the compiled parts --------------------------------------------------------------------------------------------
 
     def _start(self, arrays: Any, seed: Array) -> State:
-        problem, run = eqx.combine(arrays, self._static), jax.random.wrap_key_data(seed)
+        problem, run = self.rebuild(arrays), jax.random.wrap_key_data(seed)
         w0 = problem.init(stream(run, Stream.INIT))
         keys = jax.vmap(lambda i: stream(run, Stream.CLIENT, i))(jnp.arange(self.fleet.places))
         return State(
@@ -224,7 +228,7 @@ class Engine:
         )
 
     def _shardings(self, start: Callable[..., State]) -> State:
-        shape = jax.eval_shape(start, self._arrays, jax.random.key_data(jax.random.key(0)))
+        shape = jax.eval_shape(start, self.problem_arrays, jax.random.key_data(jax.random.key(0)))
         same = partial(jax.tree.map, lambda _: self.fleet.same)
         split = partial(jax.tree.map, lambda _: self.fleet.split)
         return State(same(shape.round), same(shape.seed), same(shape.server), split(shape.clients), split(shape.cursor))
@@ -254,9 +258,7 @@ class Engine:
 
     def _client(self, state: State, arrays: Any, samples: Samples) -> Callable[..., tuple[Tree, Array, Tree, Info]]:
         """(i, client, cursor) -> new client, cursor, upload, info; for a chunk of clients when chunk > 1."""
-        one = partial(
-            round_of_one_client, eqx.combine(arrays, self._static), self.method, samples, self.batch_size, state
-        )
+        one = partial(round_of_one_client, self.rebuild(arrays), self.method, samples, self.batch_size, state)
         return one if self.fleet.chunk == 1 else jax.vmap(one)
 
     def _walk(

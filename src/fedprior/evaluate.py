@@ -6,28 +6,33 @@
 
 The global model on pooled data is one model on one set: its three averages coincide. A personal model may be a mixture;
 it predicts with the mixture's probabilities.
+
+Newcomers were held out of training. Each joins the finished federation with what the server sends to anyone and its own
+training samples; `newcomer` is the personal model that it then has, `newcomer-global` the global model, on its own test.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec as P
 
-from fedprior.data.clients import CHUNK, ClientData, Samples
-from fedprior.engine import CLIENTS, Engine, State
+from fedprior.data.clients import CHUNK, ClientData, Federation, Samples
+from fedprior.engine import CLIENTS, Engine, Fleet, State
 from fedprior.errors import FedpriorError
 from fedprior.method import Batch, Mixture, Problem, single
 from fedprior.streams import Stream, stream
 from fedprior.vectors import Tree, row
 
 AVERAGES = ("weighted", "mean", "worst_decile")
+NEWCOMERS = ("newcomer", "newcomer-global")  # the models of clients that join after training
+Sums = dict[str, tuple[Array, Array]]  # model -> correct predictions and summed loss
 
 
 @dataclass(frozen=True)
@@ -76,10 +81,34 @@ def _predict(problem: Problem, mixture: Mixture, batch: Batch) -> tuple[Array, A
     return jnp.sum(hit).astype(jnp.int32), jnp.sum(jnp.where(batch.mask > 0, nll, 0))
 
 
-class Evaluator:
-    """Scores the states of one engine on the federation's test samples (or on the validation samples)."""
+def _count_hits(problem: Problem, models: dict[str, Mixture], data: ClientData) -> Sums:
+    """What each model gets right on all of one client's samples, and its summed loss."""
+    return data.fold(
+        lambda sums, batch: jax.tree.map(
+            jnp.add, sums, {model: _predict(problem, mixture, batch) for model, mixture in models.items()}
+        ),
+        {model: (jnp.zeros((), jnp.int32), jnp.zeros(())) for model in models},
+    )
 
-    def __init__(self, engine: Engine, data: str = "test"):
+
+def _everything(samples: Samples, i: Array | int) -> ClientData:
+    """One client's samples, to be passed over once."""
+    return ClientData(samples, i, CHUNK, jax.random.key(0), 0)
+
+
+def _score(sums: tuple[Array, Array], count: np.ndarray) -> Score:
+    """Per-client sums without the idle places."""
+    correct, loss = sums
+    return Score(np.asarray(correct)[: len(count)], np.asarray(loss, np.float64)[: len(count)], count)
+
+
+class Evaluator:
+    """Scores the states of one engine on the federation's test samples (or on the validation samples).
+
+    ``newcomers``: clients held out of training, who join only to be scored on their own test samples.
+    """
+
+    def __init__(self, engine: Engine, data: str = "test", newcomers: Federation | None = None):
         self.engine = engine
         samples = {"test": engine.federation.test, "validation": engine.federation.validation}[data]
         if samples is None:
@@ -94,29 +123,37 @@ class Evaluator:
         self._pooled = jax.jit(
             fleet.shard_map(self._score_pooled, in_specs=(spec, P(), P(), P()), out_specs=P(CLIENTS)),
         )
+        if newcomers is not None:
+            self._joining = Fleet(newcomers.n_clients, fleet.devices, fleet.chunk)
+            self._held_out = fleet.replicate((Samples(*newcomers.train), Samples(*newcomers.test), newcomers.numbers))
+            self._new = jax.jit(
+                self._joining.shard_map(self._score_newcomers, in_specs=P(), out_specs=P(CLIENTS)),
+            )
 
     def own(self, state: State) -> dict[str, Score]:
         """Every client's personal model, and the global model where there is one, on each client's own samples."""
-        found = self._own(state, self.engine._arrays, self.engine.samples, self._samples)
-        return {model: self._score(sums, self.count) for model, sums in found.items()}
+        found = self._own(state, self.engine.problem_arrays, self.engine.samples, self._samples)
+        return {model: _score(sums, self.count) for model, sums in found.items()}
 
     def pooled(self, state: State) -> dict[str, Score]:
         """Every client's personal model on the union of all samples: N times the cost of ``own``."""
-        found = self._pooled(state, self.engine._arrays, self.engine.samples, self._samples)
-        return {model: self._score(sums, np.full_like(self.count, self.count.sum())) for model, sums in found.items()}
+        found = self._pooled(state, self.engine.problem_arrays, self.engine.samples, self._samples)
+        return {model: _score(sums, np.full_like(self.count, self.count.sum())) for model, sums in found.items()}
+
+    def newcomers(self, state: State) -> dict[str, Score]:
+        """Each newcomer's personal model after it joined, and the global model where there is one, on its own samples."""
+        server = state._replace(clients=(), cursor=())  # nothing that belongs to other clients
+        found = self._new(server, self.engine.problem_arrays, self._held_out)
+        return {model: _score(sums, np.asarray(self._held_out[1].size)) for model, sums in found.items()}
 
     def personal_model(self, state: State, i: int) -> Mixture:
         """One client's personal model."""
-        arrays, train, state = jax.device_get((self.engine._arrays, self.engine.samples, state))
+        arrays, train, state = jax.device_get((self.engine.problem_arrays, self.engine.samples, state))
 
         def model(arrays: Any, train: Samples, state: State, i: Array, client: Tree) -> Mixture:
-            return self._personal(eqx.combine(arrays, self.engine._static), state, train, i, client)
+            return self._personal(self.engine.rebuild(arrays), state, train, i, client)
 
         return jax.jit(model)(arrays, train, state, jnp.asarray(i, jnp.int32), row(state.clients, i))
-
-    def _score(self, sums: tuple[Array, Array], count: np.ndarray) -> Score:
-        (correct, loss), n = sums, self.engine.fleet.n_clients
-        return Score(np.asarray(correct)[:n], np.asarray(loss, np.float64)[:n], count)
 
     # -- the compiled parts, run once per device -----------------------------------------------------------------------
 
@@ -128,44 +165,53 @@ class Evaluator:
         data = ClientData(train, i, self.engine.batch_size, key, 0)
         return method.personal_model(problem, client, down, data, key)
 
-    def _score_own(self, state: State, arrays: Any, train: Samples, test: Samples) -> dict[str, tuple[Array, Array]]:
-        problem = eqx.combine(arrays, self.engine._static)
+    def _joined(self, problem: Problem, state: State, train: Samples, i: Array, number: Array) -> Mixture:
+        """Newcomer i's personal model, from what the server sends to anyone and its own samples."""
+        run, method = jax.random.wrap_key_data(state.seed), self.engine.method
+        sending, batches, joining, testing = jax.random.split(stream(run, Stream.JOIN, state.round, number), 4)
+        down = lax.optimization_barrier(method.send(state.server, None, sending))
+        data = ClientData(train, i, self.engine.batch_size, batches, 0)
+        client = lax.optimization_barrier(method.join(problem, down, data, joining))
+        return method.personal_model(problem, client, down, data, testing)
+
+    def _score_own(self, state: State, arrays: Any, train: Samples, test: Samples) -> Sums:
+        problem = self.engine.rebuild(arrays)
         shared = self.engine.method.global_model(state.server)
 
-        def score(i: Array, client: Tree) -> dict[str, tuple[Array, Array]]:
+        def score(i: Array, client: Tree) -> Sums:
             models = {"personal": self._personal(problem, state, train, i, client)}
             if shared is not None:
                 models["global"] = single(shared)
-            samples = ClientData(test, i, CHUNK, jax.random.key(0), 0)
-            zero = {model: (jnp.zeros((), jnp.int32), jnp.zeros(())) for model in models}
-            return samples.fold(
-                lambda acc, batch: jax.tree.map(
-                    jnp.add, acc, {model: _predict(problem, mixture, batch) for model, mixture in models.items()}
-                ),
-                zero,
-            )
+            return _count_hits(problem, models, _everything(test, i))
 
-        return self._map(score, state)
+        return _map(score, self.engine.fleet, state.clients)
 
-    def _score_pooled(self, state: State, arrays: Any, train: Samples, test: Samples) -> dict[str, tuple[Array, Array]]:
-        problem = eqx.combine(arrays, self.engine._static)
-        everything = Samples(test.x, test.y, jnp.zeros((1,), jnp.int32), jnp.sum(test.size)[None])
-        samples = ClientData(everything, 0, CHUNK, jax.random.key(0), 0)
+    def _score_pooled(self, state: State, arrays: Any, train: Samples, test: Samples) -> Sums:
+        problem = self.engine.rebuild(arrays)
+        together = Samples(test.x, test.y, jnp.zeros((1,), jnp.int32), jnp.sum(test.size)[None])
+        samples = _everything(together, 0)
 
-        def score(i: Array, client: Tree) -> dict[str, tuple[Array, Array]]:
-            mixture = self._personal(problem, state, train, i, client)
-            return {
-                "personal": samples.fold(
-                    lambda acc, batch: jax.tree.map(jnp.add, acc, _predict(problem, mixture, batch)),
-                    (jnp.zeros((), jnp.int32), jnp.zeros(())),
-                )
-            }
+        def score(i: Array, client: Tree) -> Sums:
+            return _count_hits(problem, {"personal": self._personal(problem, state, train, i, client)}, samples)
 
-        return self._map(score, state)
+        return _map(score, self.engine.fleet, state.clients)
 
-    def _map(self, score: Any, state: State) -> dict[str, tuple[Array, Array]]:
-        fleet = self.engine.fleet
-        first = lax.axis_index(CLIENTS) * fleet.block
-        ids = jnp.minimum(first + jnp.arange(fleet.block), fleet.n_clients - 1)
-        batch_size = None if fleet.chunk == 1 else fleet.chunk
-        return lax.map(lambda pair: score(*pair), (ids, state.clients), batch_size=batch_size)
+    def _score_newcomers(self, state: State, arrays: Any, held_out: tuple[Samples, Samples, Array]) -> Sums:
+        problem, (train, test, numbers) = self.engine.rebuild(arrays), held_out
+        shared = self.engine.method.global_model(state.server)
+
+        def score(i: Array) -> Sums:
+            models = {NEWCOMERS[0]: self._joined(problem, state, train, i, numbers[i])}
+            if shared is not None:
+                models[NEWCOMERS[1]] = single(shared)
+            return _count_hits(problem, models, _everything(test, i))
+
+        return _map(score, self._joining)
+
+
+def _map(score: Callable[..., Sums], fleet: Fleet, *stacked: Tree) -> Sums:
+    """On one device: score(i, entry i of ``stacked``) for each client of its block."""
+    first = lax.axis_index(CLIENTS) * fleet.block
+    ids = jnp.minimum(first + jnp.arange(fleet.block), fleet.n_clients - 1)
+    batch_size = None if fleet.chunk == 1 else fleet.chunk
+    return lax.map(lambda each: score(*each), (ids, *stacked), batch_size=batch_size)

@@ -18,7 +18,7 @@ from jax import Array
 
 from fedprior import methods, models
 from fedprior.data import partition as partitions
-from fedprior.data.clients import Federation, federate
+from fedprior.data.clients import Federation, federate, part_newcomers
 from fedprior.data.partition import Partition
 from fedprior.data.sources import Source, from_arrays, load
 from fedprior.errors import FedpriorError, unknown
@@ -49,6 +49,12 @@ class DataSettings(_Strict):
     normalize: str | None = None
 
 
+class Budget(_Strict):
+    """What each method may spend, in place of a number of rounds that is the same for all."""
+
+    gradients: int = pydantic.Field(ge=1)  # of each client that trains in every round; see `cost.rounds_within`
+
+
 class Experiment(_Strict):
     """Everything that defines an experiment but its methods and seeds. Unknown keys and wrong types are errors."""
 
@@ -58,6 +64,7 @@ class Experiment(_Strict):
     partition: dict[str, Any]
     model: dict[str, Any]
     rounds: int = pydantic.Field(200, ge=1)  # T
+    budget: Budget | None = None  # sets every method's own number of rounds, in place of ``rounds``
     aggregated: int | None = pydantic.Field(None, ge=1)  # S; None: all clients
     batch: int = pydantic.Field(20, ge=1)
     participation: Literal["all", "sampled"] | None = None  # None: the method's own default
@@ -66,11 +73,15 @@ class Experiment(_Strict):
     beta: float = pydantic.Field(1.0, gt=0, allow_inf_nan=False)  # server relaxation; 2 is the paper's AM
     fine_tune: int = pydantic.Field(0, ge=0)  # FT: steps the personal model takes for the test only
     validation: float = pydantic.Field(0.0, ge=0, lt=1)  # part of each client's training samples
+    new_clients: float = pydantic.Field(0.0, ge=0, lt=1)  # part of the clients, who join only after training
     eval_every: int = pydantic.Field(1, ge=1)  # rounds between evaluations
     pooled: Literal["last", "every", "never"] = "last"  # when personal models see the pooled test
     chunk: int = pydantic.Field(1, ge=1)  # clients per vmap: 1 on CPUs, more on accelerators
     method: dict[str, Any] = {}  # hyper-parameters for every method that has them
     why: dict[str, str] = {}  # where each value comes from
+
+
+PARTS: dict[str, type[_Strict]] = {"data": DataSettings, "budget": Budget}  # settings that have settings
 
 
 def _one_line(error: pydantic.ValidationError, what: str, valid: Iterable[str]) -> FedpriorError:
@@ -80,7 +91,9 @@ def _one_line(error: pydantic.ValidationError, what: str, valid: Iterable[str]) 
         return unknown(
             f"key in {what}",
             where,
-            [f"data.{k}" for k in DataSettings.model_fields] if len(first["loc"]) > 1 else valid,
+            [f"{first['loc'][0]}.{k}" for k in PARTS[str(first["loc"][0])].model_fields]
+            if len(first["loc"]) > 1
+            else valid,
         )
     if first["type"] == "missing":
         return FedpriorError(f"{what}: '{where}' is missing")
@@ -230,11 +243,13 @@ class Task:
     problem: Classifier
     partition: Partition
     select: Selection | None = None  # a selection strategy of the user's own
+    newcomers: Federation | None = None  # the partition's other clients, who join after training
 
     def __post_init__(self) -> None:
         s, n = self.experiment.aggregated, self.federation.n_clients
         if s is not None and s > n:
-            raise FedpriorError(f"aggregated = {s} clients per round, but there are {n}; valid: 1 to {n}")
+            besides = f" besides {self.newcomers.n_clients} newcomers" if self.newcomers else ""
+            raise FedpriorError(f"aggregated = {s} clients per round, but there are {n}{besides}; valid: 1 to {n}")
 
 
 def open_task(experiment: Experiment) -> Task:
@@ -259,7 +274,11 @@ def split(source: Source, experiment: Experiment) -> Partition:
 def _task(
     experiment: Experiment, source: Source, partition: Partition, model: ModelBuilder | eqx.Module | None = None
 ) -> Task:
-    federation = federate(source, partition, experiment.validation)
+    staying = joining = None
+    if experiment.new_clients:
+        staying, joining = part_newcomers(partition.clients, experiment.new_clients)
+    federation = federate(source, partition, experiment.validation, clients=staying)
+    newcomers = None if joining is None else federate(source, partition, experiment.validation, clients=joining)
     if model is None:
         options = dict(experiment.model)
         name = options.pop("name", None)
@@ -270,7 +289,7 @@ def _task(
             return models.build(name, options, source.x.shape[1:], source.n_classes, source.vectors, key)
 
         model = build
-    return Task(experiment, federation, Classifier(model, source.n_classes), partition)
+    return Task(experiment, federation, Classifier(model, source.n_classes), partition, newcomers=newcomers)
 
 
 def task_from_arrays(

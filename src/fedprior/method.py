@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import jax.numpy as jnp
 from jax import Array
 
-from fedprior.errors import FedpriorError
+from fedprior.errors import FedpriorError as FedpriorError
 from fedprior.problem import Batch as Batch
 from fedprior.problem import Problem as Problem
 from fedprior.vectors import OPTIMIZERS, Tree, Vector, stack_one
@@ -46,6 +46,7 @@ class Method:
     participation: ClassVar[tuple[str, ...]] = ("sampled", "all")  # the modes that make sense, the default first
     paper: ClassVar[str] = ""  # the citation
     sources: ClassVar[dict[str, str]] = {}  # where each default comes from
+    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {}  # what a sweep should try
 
     def check(self, problem: Problem, w0: Vector) -> None:
         """Refuse a problem that the method is not defined for; called once, before anything is compiled."""

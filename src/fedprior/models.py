@@ -81,7 +81,7 @@ class Model(eqx.Module):
 
     if TYPE_CHECKING:  # a field of this class would come first among the leaves of every model
         head: Linear
-    first: ClassVar[str | None] = None  # the Linear that reads the flattened input, where there is one
+    reads_input: ClassVar[str | None] = None  # the Linear that does, flattened, where there is one
 
     @abc.abstractmethod
     def features(self, x: Array) -> Array:
@@ -100,7 +100,7 @@ class MCLR(Model):
     """
 
     head: Linear
-    first: ClassVar[str] = "head"
+    reads_input: ClassVar[str] = "head"
 
     def __init__(self, in_size: int, n_classes: int, *, key: Array) -> None:
         self.head = Linear(in_size, n_classes, key=key)
@@ -120,7 +120,7 @@ class DNN(Model):
     hidden: Linear
     head: Linear
     slope: float = eqx.field(static=True)
-    first: ClassVar[str] = "hidden"
+    reads_input: ClassVar[str] = "hidden"
 
     def __init__(self, in_size: int, n_classes: int, *, hidden: int = 100, slope: float = 0.1, key: Array) -> None:
         hidden_key, head_key = jax.random.split(key)

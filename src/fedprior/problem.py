@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fedprior.models import Frozen, Shift
+from fedprior.errors import FedpriorError
+from fedprior.models import Frozen, Model, Shift
 from fedprior.vectors import Scalar, Vector, gradient_steps
 
 
@@ -19,12 +20,12 @@ class Batch(NamedTuple):
 
     x: Array  # [B, ...]
     y: Array  # [B]
-    mask: Array  # [B], 1 for a sample, 0 for filling
+    mask: Array  # [B], 1 for a sample, 0 for filling; a number in between gives the sample less weight
 
     @property
     def weight(self) -> Array:
         """Weights [B] of the mean over the real samples."""
-        return self.mask / jnp.maximum(jnp.sum(self.mask), 1)
+        return self.mask / jnp.maximum(jnp.sum(self.mask > 0), 1)
 
 
 class Problem(eqx.Module):
@@ -58,8 +59,16 @@ class Problem(eqx.Module):
         """Input of the last layer [B, d]."""
         raise NotImplementedError(f"{type(self).__name__} has no features")
 
-    def head_mask(self, w: Vector) -> Vector:
-        """A vector that is 1 on the last layer's parameters and 0 elsewhere."""
+    def head(self, w: Vector) -> Vector:
+        """The last linear layer's parameters."""
+        raise NotImplementedError(f"{type(self).__name__} has no head")
+
+    def with_head(self, w: Vector, head: Vector) -> Vector:
+        """The parameters with the last linear layer's replaced."""
+        raise NotImplementedError(f"{type(self).__name__} has no head")
+
+    def head_shape(self, w: Vector) -> tuple[int, int]:
+        """Number of classes and of features."""
         raise NotImplementedError(f"{type(self).__name__} has no head")
 
 
@@ -132,7 +141,8 @@ class Classifier(Problem):
         a, coefficients c [out, B] and mu's weights M, and W x^T = M x^T + a (W0 - M) x^T + c (x x^T): the loop works
         on [out, B] and [B, B], and W is made once at its end. For the DNN this is a third of the flops.
         """
-        first, x = getattr(self.rest, "first", None), batch.x.reshape(len(batch.x), -1)
+        first = self.rest.reads_input if isinstance(self.rest, Model) else None
+        x = batch.x.reshape(len(batch.x), -1)
         if first is None or K < 2 or x.shape[0] >= x.shape[1]:
             return super().proximal_steps(mu, start, batch, lam, alpha, K)
 
@@ -170,7 +180,19 @@ class Classifier(Problem):
         """Input of the model's last linear layer [B, d]."""
         return cast(Array, self.model(w).features(x))
 
-    def head_mask(self, w: Vector) -> Vector:
-        """1 on ``model.head``, 0 elsewhere."""
-        zeros = w.map(jnp.zeros_like)
-        return Vector(eqx.tree_at(lambda m: m.head, zeros.tree, replace_fn=lambda h: jax.tree.map(jnp.ones_like, h)))
+    def head(self, w: Vector) -> Vector:
+        """The parameters of ``model.head``."""
+        if not hasattr(w.tree, "head"):
+            raise FedpriorError(
+                f"the model {type(w.tree).__name__} names no last layer; give it a Linear called head and a method features"
+            )
+        return Vector(w.tree.head)
+
+    def with_head(self, w: Vector, head: Vector) -> Vector:
+        """The parameters with those of ``model.head`` replaced."""
+        return Vector(eqx.tree_at(lambda m: m.head, w.tree, head.tree))
+
+    def head_shape(self, w: Vector) -> tuple[int, int]:
+        """Number of classes and of features."""
+        classes, features = w.tree.head.weight.shape
+        return classes, features

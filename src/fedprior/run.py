@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import platform
 import sys
 import time
@@ -16,9 +17,10 @@ import jax
 import numpy as np
 
 import fedprior
+from fedprior.cost import measure, rounds_within
 from fedprior.engine import Engine, State
 from fedprior.errors import FedpriorError
-from fedprior.evaluate import Evaluator, Score, averages
+from fedprior.evaluate import NEWCOMERS, Evaluator, Score, averages
 from fedprior.experiment import Task, method_for
 from fedprior.method import Method
 from fedprior.records import RunFolder
@@ -73,9 +75,12 @@ class Result:
 
     def personal_model(self, client: int) -> tuple[np.ndarray, list[Any]]:
         """One client's personal model as mixture weights [M] and M Equinox modules (M = 1 for most methods)."""
-        if not 0 <= client < self.task.federation.n_clients:
-            raise FedpriorError(f"client {client} does not exist; valid: 0 to {self.task.federation.n_clients - 1}")
-        weights, models = Evaluator(self.engine).personal_model(self.state, client)
+        numbers, newcomers = self.task.federation.numbers, self.task.newcomers
+        if newcomers is not None and client in newcomers.numbers:
+            raise FedpriorError(f"client {client} was held out of training and has no lasting model")
+        if client not in numbers:
+            raise FedpriorError(f"client {client} does not exist; valid: 0 to {numbers[-1]}")
+        weights, models = Evaluator(self.engine).personal_model(self.state, int(np.searchsorted(numbers, client)))
         return np.asarray(weights), [self.task.problem.model(row(models, m)) for m in range(len(weights))]
 
 
@@ -107,9 +112,7 @@ class Trial:
         e = task.experiment
         self.settings = {f.name: getattr(method, f.name) for f in dataclasses.fields(method)}
         self.beta = e.beta if e.beta != 1 and self._has_global_model(method) else 1.0
-        self.method = Relaxed(method, self.beta) if self.beta != 1 else method
-        if e.fine_tune:
-            self.method = FineTuned(self.method, e.fine_tune, self.settings.get("alpha", 0.01))
+        self.method = self.dressed(method)
         self.engine = Engine(
             task.problem,
             self.method,
@@ -121,8 +124,20 @@ class Trial:
             weights=e.weights,
             chunk=e.chunk,
         )
-        self.evaluator = Evaluator(self.engine)
+        self.cost = functools.cache(functools.partial(measure, method, task.problem, task.federation))
+        self.rounds = rounds_within(e.budget.gradients, self.cost(), self.name) if e.budget else e.rounds
+        self.evaluator = Evaluator(self.engine, newcomers=task.newcomers)
         self.validator = Evaluator(self.engine, "validation") if e.validation else None
+
+    def dressed(self, method: Method) -> Method:
+        """The method with the tricks that the experiment asks for."""
+        tricked = Relaxed(method, self.beta) if self.beta != 1 else method
+        steps = self.task.experiment.fine_tune
+        return FineTuned(tricked, steps, getattr(method, "alpha", 0.01)) if steps else tricked
+
+    def start(self, seed: int) -> State:
+        """The state before the first round."""
+        return self.engine.init(seed)
 
     def _has_global_model(self, method: Method) -> bool:
         def model(key: jax.Array) -> Vector | None:
@@ -135,19 +150,25 @@ class Trial:
         """The resolved settings as they are recorded."""
         plain = (str, int, float, bool, type(None))
         settings = {k: v if isinstance(v, plain) else f"a given {type(v).__name__}" for k, v in self.settings.items()}
+        e, newcomers = self.task.experiment, self.task.newcomers
+        unused = {name for name in ("budget", "new_clients") if not getattr(e, name)}  # as in runs from before them
+        clients, s, trains = self.task.federation.n_clients, self.engine.aggregated, self.engine.participation
         return {
             "run": {
-                **self.task.experiment.model_dump(exclude={"about", "why", "method", "chunk"}),
+                **e.model_dump(exclude={"about", "why", "method", "chunk", *unused}),
+                **({} if newcomers is None else {"newcomers": newcomers.numbers.tolist()}),
+                "rounds": self.rounds,
                 "method": self.name,
                 "settings": settings,
                 "beta": self.beta,
-                "participation": self.engine.participation,
-                "aggregated": self.engine.aggregated,
-                "clients": self.task.federation.n_clients,
+                "participation": trains,
+                "aggregated": s,
+                "clients": clients,
                 "seed": seed,
                 "fingerprint": self.task.federation.fingerprint,
             },
             "environment": environment(),
+            "cost": {**dataclasses.asdict(self.cost()), "trained_clients_per_round": clients if trains == "all" else s},
         }
 
     def run(
@@ -165,8 +186,8 @@ class Trial:
 
         ``resume`` goes on from the folder's newest checkpoint if there is one; ``overwrite`` replaces a run that is there.
         """
-        experiment, n = self.task.experiment, self.task.federation.n_clients
-        state = self.engine.init(seed)
+        rounds, n = self.rounds, self.task.federation.n_clients
+        state = self.start(seed)
         result = Result(self.task, self.method, self.name, seed, state, self.engine)
         record = result.folder = RunFolder(folder) if folder is not None else None
         if record is not None:
@@ -180,9 +201,9 @@ class Trial:
                 record.begin(self.config(seed))
         started, saved, trained = int(state.round), time.monotonic(), 0.0
         accuracy = next((r[4] for r in reversed(result.rows) if r[1:4] == ("personal", "own", "weighted")), None)
-        watch(Progress(started, experiment.rounds, accuracy, 0.0))
+        watch(Progress(started, rounds, accuracy, 0.0))
         result.state = state
-        for t in range(started + 1, experiment.rounds + 1):
+        for t in range(started + 1, rounds + 1):
             begun = time.perf_counter()
             state, info = self.engine.step(state)
             result.state = state
@@ -197,10 +218,10 @@ class Trial:
                 self._give_up(record, t)
             if due:
                 rows = self._rows(t, scores)
-                accuracy = next(r[4] for r in rows if r[1:4] == ("personal", "own", "weighted"))
+                accuracy = next((r[4] for r in rows if r[1:4] == ("personal", "own", "weighted")), None)
                 result.rows += rows
                 result.scores.update(scores)
-            last = t == experiment.rounds
+            last = t == rounds
             stopping = not last and should_stop()
             if record is not None:
                 if due:
@@ -210,7 +231,7 @@ class Trial:
                 if last or stopping or time.monotonic() - saved >= checkpoint_seconds:
                     record.save(state, n)
                     saved = time.monotonic()
-            watch(Progress(t, experiment.rounds, accuracy, trained))
+            watch(Progress(t, rounds, accuracy, trained))
             if stopping:
                 result.finished = False
                 break
@@ -223,7 +244,7 @@ class Trial:
         warnings = [f"resuming with another {w}" for w in record.check_same(self.config(seed))]
         found, damaged = record.restore(start, self.task.federation.n_clients)
         state = start if found is None else found
-        at, rounds, before = int(state.round), self.task.experiment.rounds, record.config["run"]["rounds"]
+        at, rounds, before = int(state.round), self.rounds, record.config["run"]["rounds"]
         if rounds != before:
             if at >= rounds:
                 raise FedpriorError(
@@ -232,9 +253,7 @@ class Trial:
                 )
             record.extend(rounds)
         # Rows that a run of this length would not have: a shorter one's last round may be no evaluation of this one.
-        record.rewind(
-            at, lambda t, model, data: self._pooled_due(t) if (model, data) == PERSONAL_POOLED else self._due(t)
-        )
+        record.rewind(at, self._wanted)
         rows: list[tuple[Any, ...]] = [
             (int(r["round"]), r["model"], r["data"], r["average"], float(r["accuracy"]), float(r["loss"]))
             for r in record.rows("metrics.csv")
@@ -250,12 +269,18 @@ class Trial:
 
     def _due(self, t: int) -> bool:
         """Whether round t is evaluated."""
-        return t % self.task.experiment.eval_every == 0 or t == self.task.experiment.rounds
+        return t % self.task.experiment.eval_every == 0 or t == self.rounds
 
     def _pooled_due(self, t: int) -> bool:
         """Whether the personal models see the pooled test after round t."""
         when = self.task.experiment.pooled
-        return self._due(t) and (when == "every" or (when == "last" and t == self.task.experiment.rounds))
+        return self._due(t) and (when == "every" or (when == "last" and t == self.rounds))
+
+    def _wanted(self, t: int, model: str, data: str) -> bool:
+        """Whether a run of this length has such a score of round t."""
+        if model in NEWCOMERS:
+            return t == self.rounds
+        return self._pooled_due(t) if (model, data) == PERSONAL_POOLED else self._due(t)
 
     def _evaluate(self, state: State, t: int) -> dict[tuple[int, str, str], Score]:
         scores = {(t, model, "own"): score for model, score in self.evaluator.own(state).items()}
@@ -263,6 +288,8 @@ class Trial:
             scores |= {(t, model, "pooled"): score for model, score in self.evaluator.pooled(state).items()}
         if self.validator is not None:
             scores |= {(t, model, "validation"): score for model, score in self.validator.own(state).items()}
+        if self.task.newcomers is not None and t == self.rounds:
+            scores |= {(t, model, "own"): score for model, score in self.evaluator.newcomers(state).items()}
         return scores
 
     def _rows(self, t: int, scores: dict[tuple[int, str, str], Score]) -> list[tuple[Any, ...]]:
@@ -281,14 +308,15 @@ class Trial:
         return rows
 
     def _client_rows(self, scores: dict[tuple[int, str, str], Score]) -> list[tuple[Any, ...]]:
-        return [
-            (t, model, data, i, a, loss, m)
-            for (t, model, data), score in scores.items()
-            for i, (a, loss, m) in enumerate(
-                zip(score.accuracy.tolist(), score.mean_loss.tolist(), score.count.tolist(), strict=True)
-            )
-            if m > 0
-        ]
+        """The rows of clients.csv for one round."""
+        found: list[tuple[Any, ...]] = []
+        for (t, model, data), score in scores.items():
+            whose = self.task.newcomers if model in NEWCOMERS else self.task.federation
+            assert whose is not None
+            columns = (whose.numbers, score.accuracy, score.mean_loss, score.count)
+            values = zip(*(column.tolist() for column in columns), strict=True)
+            found += [(t, model, data, *each) for each in values if each[-1] > 0]
+        return found
 
     def _give_up(self, record: RunFolder | None, t: int) -> None:
         steps = [k for k in ("alpha", "alpha_m", "eta_alpha", "eta", "lam") if k in self.settings]

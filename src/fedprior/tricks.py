@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 from jax import Array, lax
 
 from fedprior.errors import FedpriorError
@@ -115,3 +118,66 @@ class FineTuned(Wrapped):
             return lax.scan(lambda w, pick: (w - self.alpha * problem.grad(w, data.batch(pick)), None), w, picks)[0]
 
         return weights, lax.map(tune, models)
+
+
+@dataclass(frozen=True)
+class Swept(Wrapped):
+    """The base with some of its numbers as data: a program compiled once runs every setting of them.
+
+    The setting [k] (values of ``names``) is part of the server's state and goes to the clients with what they receive.
+    The base must not branch on it in Python. ``dress`` puts tricks around the base, which may take over such a number.
+    """
+
+    names: tuple[str, ...] = ()
+    dress: Callable[[Method], Method] = lambda method: method
+
+    def at(self, setting: Array) -> Method:
+        """The base at a setting."""
+        method = copy.copy(self.base)  # dataclasses.replace would check the values, and a traced one has none yet
+        for k, name in enumerate(self.names):
+            object.__setattr__(method, name, setting[k])
+        return self.dress(method)
+
+    def with_setting(self, server: Tree, setting: Array) -> Tree:
+        """The server's state around the base's own."""
+        return {"server": server, "setting": setting}
+
+    def client(self, w0: Vector, key: Array) -> Tree:
+        """As the base, at its own setting."""
+        return self.dress(self.base).client(w0, key)
+
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
+        """As the base, at its own setting."""
+        setting = jnp.array([getattr(self.base, name) for name in self.names], float)
+        return self.with_setting(self.dress(self.base).server(problem, w0, n_clients, key), setting)
+
+    def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
+        """What the base sends, and the setting."""
+        setting = server["setting"]
+        return {"down": self.at(setting).send(server["server"], i, key), "setting": setting}
+
+    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+        """As the base at the setting."""
+        return self.at(down["setting"]).local(problem, client, down["down"], data, key)
+
+    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+        """As the base at the setting."""
+        setting = server["setting"]
+        return self.with_setting(self.at(setting).merge(server["server"], ups, weights, ids, key), setting)
+
+    def global_model(self, server: Tree) -> Vector | None:
+        """As the base at the setting."""
+        return self.at(server["setting"]).global_model(server["server"])
+
+    def with_global_model(self, server: Tree, w: Vector) -> Tree:
+        """As the base at the setting."""
+        setting = server["setting"]
+        return self.with_setting(self.at(setting).with_global_model(server["server"], w), setting)
+
+    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+        """As the base at the setting."""
+        return self.at(down["setting"]).personal_model(problem, client, down["down"], data, key)
+
+    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+        """As the base at the setting."""
+        return self.at(down["setting"]).join(problem, down["down"], data, key)

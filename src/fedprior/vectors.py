@@ -84,13 +84,33 @@ def put_row(stacked: T, i: int | Array, value: T) -> T:
     return jax.tree.map(lambda x, v: lax.dynamic_update_index_in_dim(x, v.astype(x.dtype), i, 0), stacked, value)
 
 
+def rows(stacked: T, ids: Array) -> T:
+    """Take entries ``ids`` of a stacked tree."""
+    return jax.tree.map(lambda x: x[ids], stacked)
+
+
+def put_rows(stacked: T, ids: Array, values: T) -> T:
+    """Return the stacked tree with entries ``ids`` replaced."""
+    return jax.tree.map(lambda x, v: x.at[ids].set(v.astype(x.dtype)), stacked, values)
+
+
+def repeat(tree: T, n: int) -> T:
+    """Stack n copies."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *x.shape)), tree)
+
+
+def select(condition: Array, a: T, b: T) -> T:
+    """``a`` where the condition holds, else ``b``."""
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
+
+
 def stack_one(tree: T) -> T:
     """Give every array a leading axis of length one: a mixture of a single component."""
     return jax.tree.map(lambda x: x[None], tree)
 
 
 def weighted_mean(stacked: T, weights: Array) -> T:
-    """Average over the leading axis, weights [S] summing to one.
+    """Average over the leading axis, weights [S] summing to one; weights [T, S] give T averages.
 
     >>> weighted_mean(Vector(jnp.array([[0.0, 2.0], [4.0, 2.0]])), jnp.array([0.25, 0.75])).tree.tolist()
     [3.0, 2.0]
@@ -98,9 +118,50 @@ def weighted_mean(stacked: T, weights: Array) -> T:
     return jax.tree.map(lambda x: jnp.tensordot(weights.astype(x.dtype), x, axes=1), stacked)
 
 
+def inner_products(a: Vector, b: Vector) -> Array:
+    """All <a_i, b_j> of two stacks [S, ...] and [N, ...]: one matrix product per array, [S, N].
+
+    >>> inner_products(Vector(jnp.array([[1.0, 2.0]])), Vector(jnp.array([[3.0, 4.0], [0.0, 1.0]]))).tolist()
+    [[11.0, 2.0]]
+    """
+    parts = a.map(lambda x, y: x.reshape(len(x), -1) @ y.reshape(len(y), -1).T, b)
+    return sum(jax.tree.leaves(parts.tree), jnp.zeros(()))
+
+
+def squared_norms(stacked: Vector) -> Array:
+    """|a_i|^2 of a stack [N, ...]: [N]."""
+    parts = stacked.map(lambda x: jnp.sum(x.reshape(len(x), -1) ** 2, axis=1))
+    return sum(jax.tree.leaves(parts.tree), jnp.zeros(()))
+
+
 def ravel(w: Vector) -> Array:
     """Flatten to one array [D]: for the edges only (distances in ``merge``, checkpoints, the wire)."""
     return jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(w.tree)])
+
+
+def scatter_bits(v: Array) -> Array:
+    """Scatter the bits of a 32-bit number (the finalizer of MurmurHash3): cheap where a full random key would not be."""
+    v = (v ^ (v >> 16)) * jnp.uint32(0x85EBCA6B)
+    v = (v ^ (v >> 13)) * jnp.uint32(0xC2B2AE35)
+    return v ^ (v >> 16)
+
+
+def noise(key: Array, like: Vector) -> Vector:
+    """Standard normal entries, each a hash of (key, its index): JAX's generator would cost ten gradients of a DNN.
+
+    >>> noise(jax.random.key(0), Vector(jnp.zeros(2))).tree.shape
+    (2,)
+    """
+    low, high = jax.random.bits(key, (2,), jnp.uint32)
+    leaves, structure = jax.tree.flatten(like)
+    drawn, first = [], 0
+    for x in leaves:
+        index = (first + jnp.arange(x.size, dtype=jnp.uint32)) * jnp.uint32(0x9E3779B9)
+        bits = scatter_bits(scatter_bits(index + low) ^ high)
+        uniform = ((bits >> 9).astype(x.dtype) + 0.5) * 2.0**-22 - 1  # inside (-1, 1)
+        drawn.append((jnp.sqrt(2.0) * lax.erf_inv(uniform)).astype(x.dtype).reshape(x.shape))
+        first += x.size
+    return jax.tree.unflatten(structure, drawn)
 
 
 def gradient_steps(grad: Callable[[Vector], Vector], w: Vector, alpha: Scalar, steps: int) -> Vector:
@@ -113,15 +174,18 @@ def gradient_steps(grad: Callable[[Vector], Vector], w: Vector, alpha: Scalar, s
 
 
 def optimize(
-    grad: Callable[[Vector, Array], Vector],
+    grad: Callable[[Vector, Any], Vector],
     w: Vector,
-    picks: Array,
+    picks: Tree,
     optimizer: optax.GradientTransformation,
     memory: optax.OptState | None = None,
 ) -> tuple[Vector, optax.OptState]:
-    """One optimizer step per pick: w <- w + update(grad(w, pick)); returns w and the optimizer's state."""
+    """One optimizer step per pick: w <- w + update(grad(w, pick)); returns w and the optimizer's state.
 
-    def step(carry: tuple[Vector, optax.OptState], pick: Array) -> tuple[tuple[Vector, optax.OptState], None]:
+    ``picks`` [R, ...]: an array, or a tree of arrays that belong together.
+    """
+
+    def step(carry: tuple[Vector, optax.OptState], pick: Any) -> tuple[tuple[Vector, optax.OptState], None]:
         w, memory = carry
         update, memory = optimizer.update(grad(w, pick), memory, w)
         return (optax.apply_updates(w, update), memory), None

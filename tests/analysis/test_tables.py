@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedprior.analysis.tables import Series, collect, read_series, render, reported, rich_table, rows, summarize
+from fedprior.analysis.tables import (
+    Series,
+    collect,
+    facts,
+    read_series,
+    render,
+    reported,
+    rich_table,
+    rows,
+    summarize,
+)
 from fedprior.errors import FedpriorError
 from fedprior.evaluate import AVERAGES
 from fedprior.methods import METHODS
@@ -55,7 +65,16 @@ def test_what_was_seen_once_has_no_best_round() -> None:
     assert reported(s, "nobody", "own", "mean") == dict.fromkeys(("last", "last10", "validation", "best"))
 
 
-def results(methods: tuple[str, ...] = ("local", "fedavg", "pfedme-released"), seeds: int = 5) -> dict[str, Any]:
+def about(gradients: int = 140, hvps: int = 0, **run: Any) -> dict[str, Any]:
+    cost = {"gradients": gradients, "hvps": hvps, "forward": 3, "down": 1.0, "up": 0.5, "state": 2.0}
+    return facts({"run": {"rounds": 7, **run}, "cost": cost})
+
+
+def results(
+    methods: tuple[str, ...] = ("local", "fedavg", "pfedme-released"),
+    seeds: int = 5,
+    known: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     shift = np.linspace(-12.5, 12.5, seeds)
     return summarize(
         {
@@ -68,7 +87,8 @@ def results(methods: tuple[str, ...] = ("local", "fedavg", "pfedme-released"), s
                 for seed in range(seeds)
             }
             for name in methods
-        }
+        },
+        dict.fromkeys(methods, about() if known is None else known),
     )
 
 
@@ -81,7 +101,7 @@ def test_numbers_over_seeds() -> None:
 
 def test_rows_name_what_they_hold() -> None:
     found = rows(results(seeds=3))
-    assert found[0] == ("local", "personal", *["55.00 ± 12.50"] * 3, "20.00 ± 0.00", "3")
+    assert found[0] == ("local", "personal", *["55.00 ± 12.50"] * 3, "20.00 ± 0.00", "140", "3")
     assert [line[:2] for line in found] == [
         ("local", "personal"),
         ("fedavg", "personal"),
@@ -89,9 +109,43 @@ def test_rows_name_what_they_hold() -> None:
         ("pfedme-released", "personal"),
         ("pfedme-released", "global"),
     ]
-    assert rows(results(seeds=1), "best")[1] == ("fedavg", "personal", "47.50", "47.50", "47.50", "-", "1")
+    assert rows(results(seeds=1), "best")[1] == ("fedavg", "personal", "47.50", "47.50", "47.50", "-", "140", "1")
     with pytest.raises(FedpriorError, match=r"unknown round 'lats' \(did you mean 'last'"):
         rows(results(), "lats")
+
+
+def test_what_a_method_costs_stands_beside_its_numbers() -> None:
+    assert rows(results(known=about(120, 20)))[0][-2:] == ("120+20h", "5")
+    assert "h: Hessian-vector products" in render("t", results(known=about(120, 20)), "last", "markdown")
+    assert "Hessian" not in render("t", results(), "last", "markdown")
+    assert rows(results(known=facts({"run": {"rounds": 3}})))[0][-2:] == ("-", "5")  # a run from before it was recorded
+    assert rows(results(known={}))[0][-2:] == ("-", "5")
+    assert results()["fedavg"]["cost"]["up"] == 0.5
+    flat = next(csv.DictReader(io.StringIO(render("t", results(), "last", "csv"))))
+    cost = {name: flat[name] for name in ("gradients", "hvps", "forward", "down", "up", "state", "rounds")}
+    assert list(cost.values()) == ["140", "0", "3", "1.0", "0.5", "2.0", "7"]
+
+
+def test_a_budget_shows_the_rounds_of_each_method() -> None:
+    found = results(known=about(budget={"gradients": 14000}))
+    assert rows(found)[0][-3:] == ("140", "7", "5")
+    assert "at 14,000 gradients for a client that trains every round" in render("t", found, "last", "markdown")
+    console = Console(width=80, file=io.StringIO(), force_terminal=False)
+    console.print(rich_table("t", found))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("55.00±9.88") for line in lines) == 15
+    assert "rounds" not in render("t", results(), "last", "latex")
+
+
+def test_newcomers_are_shown_where_there_are_any() -> None:
+    one = series(VALUES, pooled=33.0) | {("newcomer", "own", average): {5: 42.0} for average in AVERAGES}
+    found = summarize({"fedavg": {0: one, 1: series(VALUES)}})
+    assert rows(found)[2] == ("fedavg", "newcomer", "42.00", "42.00", "42.00", "-", "-", "1")
+    assert found["fedavg"]["newcomer"]["own"]["mean"]["best"] is None  # they were looked at once
+    assert "newcomer" not in summarize({"fedavg": {1: series(VALUES)}})["fedavg"]
+    assert "held out of training" in render("t", found, "last", "latex")
+    assert "held out of training" not in render("t", results(), "last", "latex")
 
 
 @pytest.mark.parametrize("choice", ["last", "best"])
@@ -104,11 +158,11 @@ def test_no_number_wraps_at_80_columns(choice: str) -> None:
     assert max(map(len, lines)) <= 80
     assert "…" not in text
     heading = next(i for i, line in enumerate(lines) if line.startswith("method"))
-    assert lines[heading].split() == ["method", "model", "weighted", "mean", "worst", "10%", "pooled", "n"]
+    assert lines[heading].split() == ["method", "model", "weighted", "mean", "worst", "10%", "pooled", "grads", "n"]
     wanted = rows(found, choice)
     body = lines[heading + 2 : heading + 2 + len(wanted)]
     for line, row in zip(body, wanted, strict=True):
-        assert line.split()[-6:] == [cell.replace(" ± ", "±") for cell in row[1:]]
+        assert line.split()[-7:] == [cell.replace(" ± ", "±") for cell in row[1:]]
         assert line.startswith((row[0], " "))
     assert ("optimistic" in text) == (choice == "best")
 
@@ -126,11 +180,11 @@ def test_formats() -> None:
     found = results(seeds=3)
     markdown = render("task", found, "last", "markdown").splitlines()
     assert markdown[0].startswith("task: test accuracy in percent, last round")
-    assert {line.count("|") for line in markdown[2:]} == {8}
+    assert {line.count("|") for line in markdown[2:]} == {9}
     assert markdown[4].startswith("| local | personal | 55.00 ± 12.50 |")
     latex = render("task", {"a_b": found["fedavg"]}, "last", "latex")
     assert r"a\_b & personal & 55.00 $\pm$ 12.50" in latex
-    assert {line.count("&") for line in latex.splitlines() if "&" in line} == {6}
+    assert {line.count("&") for line in latex.splitlines() if "&" in line} == {7}
     flat = list(csv.DictReader(io.StringIO(render("task", found, "last", "csv"))))
     assert {row["round"] for row in flat} == {"last", "last10", "best"}
     one = next(
@@ -148,7 +202,8 @@ def test_formats() -> None:
 
 def record(path: Path, method: str, seed: int, status: str = "finished", **more: Any) -> RunFolder:
     folder = RunFolder(path / method / str(seed))
-    folder.begin({"run": {"name": "toy", "method": method, "seed": seed, "rounds": 2, **more}, "environment": {}})
+    run = {"name": "toy", "method": method, "seed": seed, "rounds": 2, **more}
+    folder.begin({"run": run, "environment": {}})
     folder.append(
         "metrics.csv", [(t, "personal", "own", average, 10.0 * t + seed, 1.0) for t in (1, 2) for average in AVERAGES]
     )
@@ -192,4 +247,12 @@ def test_collect_tells_what_is_left_out_or_not_comparable(tmp_path: Path) -> Non
     assert "/mh/0 diverged in round 2 and is left out" in told
     assert "/lg/0 is not finished; its last evaluation is reported" in told
     assert sum(text.startswith("runs of toy are not of one experiment (batch: ") for text in told) >= 1
+    told = []
+    for method, length in (("local", 14), ("mh", 2)):
+        record(tmp_path / "budget", method, 0, rounds=length, budget={"gradients": 280})
+    assert list(collect([tmp_path / "budget"], told.append)["toy"]) == ["local", "mh"]
+    assert not told
+    record(tmp_path / "budget", "lg", 0, rounds=2)
+    collect([tmp_path / "budget"], told.append)
+    assert len(told) >= 1
     assert json.dumps(summarize(found["toy"]))

@@ -20,6 +20,7 @@ from fedprior.data.partition import Partition, check, hold_out
 from fedprior.data.sources import Source
 from fedprior.errors import FedpriorError
 from fedprior.problem import Batch
+from fedprior.vectors import scatter_bits
 
 Acc = TypeVar("Acc")
 CHUNK = 128  # samples per step of a pass over everything a client has
@@ -44,38 +45,64 @@ class Federation:
     n_classes: int
     fingerprint: str
     vectors: np.ndarray | None = None  # word vectors, for models of text
+    clients: np.ndarray | None = None  # [N] their numbers in the partition; None: 0, 1, ..., all of them
 
     @property
     def n_clients(self) -> int:
         """N."""
         return len(self.train.size)
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """The number by which each client is known [N]: the one that the partition gave it."""
+        return np.arange(self.n_clients) if self.clients is None else self.clients
 
-def federate(source: Source, partition: Partition, validation: float = 0.0, seed: int = 0) -> Federation:
-    """Lay a source out client by client, with an optional validation part of each client's training samples."""
+
+def federate(
+    source: Source,
+    partition: Partition,
+    validation: float = 0.0,
+    seed: int = 0,
+    clients: np.ndarray | None = None,
+) -> Federation:
+    """Lay a source out client by client, with an optional validation part of each client's training samples.
+
+    ``clients``: only these of the partition's clients, each with the samples that it would have among all.
+    """
     check(partition)
     kept, held = hold_out(partition, fraction=validation, seed=seed) if validation else (partition.train, None)
+
+    def lay_out(parts: tuple[np.ndarray, ...]) -> Samples:
+        return _lay_out(source.x, partition.y, parts if clients is None else tuple(parts[i] for i in clients))
+
     return Federation(
-        train=_lay_out(source.x, partition.y, kept),
-        test=_lay_out(source.x, partition.y, partition.test),
-        validation=_lay_out(source.x, partition.y, held) if held is not None else None,
+        train=lay_out(kept),
+        test=lay_out(partition.test),
+        validation=lay_out(held) if held is not None else None,
         n_classes=source.n_classes,
         fingerprint=source.fingerprint,
         vectors=source.vectors,
+        clients=clients,
     )
+
+
+def part_newcomers(n_clients: int, fraction: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the clients that train, and of ``fraction`` of them (at least one, never all) that join later.
+
+    >>> [part.tolist() for part in part_newcomers(5, 0.4)]
+    [[0, 1, 3], [2, 4]]
+    """
+    if n_clients < 2:
+        raise FedpriorError(f"new_clients = {fraction:g} holds clients out of training, but there is only one client")
+    held = min(max(round(fraction * n_clients), 1), n_clients - 1)
+    order = np.random.default_rng(seed).permutation(n_clients)
+    return np.sort(order[held:]), np.sort(order[:held])
 
 
 def _lay_out(x: np.ndarray, y: np.ndarray, parts: tuple[np.ndarray, ...]) -> Samples:
     size = np.array([len(part) for part in parts], np.int32)
     order = np.concatenate(parts)
     return Samples(x[order], y[order].astype(np.int32), (np.cumsum(size) - size).astype(np.int32), size)
-
-
-def _mix(v: Array) -> Array:
-    """Scatter the bits of a 32-bit number (the finalizer of MurmurHash3): cheap where a full random key would not be."""
-    v = (v ^ (v >> 16)) * jnp.uint32(0x85EBCA6B)
-    v = (v ^ (v >> 13)) * jnp.uint32(0xC2B2AE35)
-    return v ^ (v >> 16)
 
 
 def shuffled(position: Array, size: Array, seed: Array, rounds: int = 4) -> Array:
@@ -89,8 +116,8 @@ def shuffled(position: Array, size: Array, seed: Array, rounds: int = 4) -> Arra
     """
     bits = jnp.maximum(32 - lax.clz(jnp.asarray(size - 1, jnp.uint32)), 1)
     mask, below, shift = (jnp.uint32(1) << bits) - 1, jnp.asarray(size, jnp.uint32), (bits + 1) // 2
-    factors = [_mix(seed + jnp.uint32(2 * r + 1)) | 1 for r in range(rounds)]
-    terms = [_mix(seed + jnp.uint32(2 * r + 2)) for r in range(rounds)]
+    factors = [scatter_bits(seed + jnp.uint32(2 * r + 1)) | 1 for r in range(rounds)]
+    terms = [scatter_bits(seed + jnp.uint32(2 * r + 2)) for r in range(rounds)]
     factors, terms = lax.optimization_barrier((factors, terms))  # or the loop below would compute them at every turn
 
     def scramble(v: Array) -> Array:
@@ -104,6 +131,17 @@ def shuffled(position: Array, size: Array, seed: Array, rounds: int = 4) -> Arra
         lambda v: jnp.where(v >= below, scramble(v), v),
         scramble(position.astype(jnp.uint32)),
     ).astype(jnp.int32)
+
+
+def _rows(x: Array, at: Array) -> Array:
+    """x[at]. On CPUs row by row: XLA's gather goes entry by entry (a step of MCLR takes half the time so)."""
+    if jax.default_backend() != "cpu":
+        return x[at]
+
+    def copy(k: Array, rows: Array) -> Array:
+        return lax.dynamic_update_index_in_dim(rows, lax.dynamic_index_in_dim(x, at[k], keepdims=False), k, 0)
+
+    return lax.fori_loop(0, len(at), copy, jnp.zeros((len(at), *x.shape[1:]), x.dtype))
 
 
 class _Stream:
@@ -149,14 +187,16 @@ class ClientData:
         position = (step % per_epoch)[:, None] * self._batch_size + jnp.arange(self._batch_size)  # [count, B]
 
         low, high = jax.random.bits(self._key, (2,), jnp.uint32)
-        order = _mix(_mix((step // per_epoch).astype(jnp.uint32) + low) ^ high)[:, None]  # one order per epoch
+        order = scatter_bits(scatter_bits((step // per_epoch).astype(jnp.uint32) + low) ^ high)[
+            :, None
+        ]  # one order per epoch
         place = shuffled(jnp.minimum(position, self.size - 1), self.size, order)
         return jnp.where(position < self.size, self._locate(place), -1)
 
     def batch(self, pick: Array) -> Batch:
         """Fetch the samples of one pick [B]."""
         at = jnp.maximum(pick, 0)
-        x = self.x[at]
+        x = _rows(self.x, at)
         mask = (pick >= 0).astype(x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32)
         return Batch(x, self.y[at], mask)
 

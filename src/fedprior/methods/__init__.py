@@ -7,16 +7,48 @@ import types
 import typing
 from typing import Any
 
+import numpy as np
+from jax import Array
+
 from fedprior.errors import FedpriorError, unknown
 from fedprior.method import Method
+from fedprior.methods.ditto import Ditto
+from fedprior.methods.fedamp import FedAMP, HeurFedAMP
 from fedprior.methods.fedavg import FedAvg
+from fedprior.methods.fedem import FedEM
+from fedprior.methods.fedfomo import FedFomo
+from fedprior.methods.fedpac import FedPAC
+from fedprior.methods.fedprox import FedProx
+from fedprior.methods.fedu import FedU
 from fedprior.methods.local import Local
+from fedprior.methods.perfedavg import PerFedAvg
+from fedprior.methods.pfedbayes import PFedBayes
 from fedprior.methods.pfedbred import PFedBreD
+from fedprior.methods.pfedhn import PFedHN
 from fedprior.methods.pfedme import PFedMe
+from fedprior.methods.reptile import Reptile
+from fedprior.methods.scaffold import Scaffold
 
+# A setting given here is what the name stands for, and a task's [method] section does not change it: the lam of Ditto,
+# FedAMP and FedPAC and the server's step of pFedHN are on other scales than those of pFedMe and pFedBreD, for which tasks
+# set them, and pFedBayes steps with Adam.
 METHODS: dict[str, tuple[type[Method], dict[str, Any]]] = {
     "local": (Local, {}),
     "fedavg": (FedAvg, {}),
+    "fedprox": (FedProx, {}),
+    "scaffold": (Scaffold, {}),
+    "reptile": (Reptile, {}),
+    "perfedavg": (PerFedAvg, {}),
+    "perfedavg-hf": (PerFedAvg, {"hessian": "free"}),
+    "ditto": (Ditto, {"lam": 1.0}),
+    "fedamp": (FedAMP, {"lam": 1.0}),
+    "heurfedamp": (HeurFedAMP, {"lam": 1.0}),
+    "fedfomo": (FedFomo, {}),
+    "fedem": (FedEM, {}),
+    "pfedbayes": (PFedBayes, {"alpha": 1e-3, "alpha_m": 1e-3}),
+    "fedpac": (FedPAC, {"lam": 0.01}),
+    "pfedhn": (PFedHN, {"alpha_m": 0.01}),
+    "fedu": (FedU, {}),
     "pfedme": (PFedMe, {}),
     "pfedme-released": (PFedMe, {"start": "w"}),
     "pfedbred": (PFedBreD, {}),
@@ -63,6 +95,8 @@ def _typed(method: str, key: str, value: Any, hint: Any) -> Any:
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if Array in kinds and isinstance(value, np.ndarray):
+        return value
     if any(isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool) for kind in kinds):
         return value
     wanted = " or ".join("none" if kind is type(None) else kind.__name__ for kind in kinds)

@@ -1,0 +1,114 @@
+"""What each method costs beyond its gradients: time per gradient evaluation relative to FedAvg, in the same run.
+
+    python benchmarks/methods.py                       # all methods, DNN, 100 clients; one JSON object on stdout
+    python benchmarks/methods.py --methods fedamp fedem --repeats 9
+    python benchmarks/methods.py --memory              # FedAMP's peak memory with 1,000 clients
+
+`ratio` is the time of a round per gradient evaluation of a training client over FedAvg's, both with every client training
+(or every client sampled), each the median of rounds timed in turn with FedAvg's. Gradients are counted by running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedprior import models
+from fedprior.cost import measure
+from fedprior.data.clients import Federation, Samples
+from fedprior.engine import Engine, State
+from fedprior.methods import METHODS, make
+from fedprior.problem import Classifier
+
+
+def federation(clients: int, samples: int = 440) -> Federation:
+    """Random samples of MNIST's shape; the paper's clients have 444 on average."""
+    rng = np.random.default_rng(0)
+    size = rng.integers(samples // 4, 2 * samples - samples // 4, clients).astype(np.int32)
+    n = int(size.sum())
+    x, y = rng.normal(size=(n, 784)).astype(np.float32), rng.integers(0, 10, n).astype(np.int32)
+    held = Samples(x, y, (np.cumsum(size) - size).astype(np.int32), size)
+    return Federation(held, held, None, 10, "benchmark")
+
+
+def engine(name: str, data: Federation) -> Engine:
+    problem = Classifier(lambda key: models.build("dnn", {}, (784,), 10, None, key), 10)
+    return Engine(problem, make(name), data, aggregated=data.n_clients)  # everyone trains, in either mode
+
+
+def rounds(e: Engine, state: State, count: int = 1) -> tuple[State, float]:
+    start = time.perf_counter()
+    for _ in range(count):
+        state, _ = e.step(state)
+    jax.block_until_ready(state)
+    return state, (time.perf_counter() - start) / count
+
+
+def compare(names: list[str], clients: int, repeats: int) -> dict[str, Any]:
+    data = federation(clients)
+    base = engine("fedavg", data)
+    base_state, _ = rounds(base, base.init(0))
+    gradients = {name: measure(make(name), base.problem, data).gradients for name in ["fedavg", *names]}
+    found = {}
+    for name in names:
+        e = engine(name, data)
+        state, _ = rounds(e, e.init(0))
+        times: dict[str, list[float]] = {"fedavg": [], name: []}
+        for _ in range(repeats):
+            base_state, seconds = rounds(base, base_state, 3)
+            times["fedavg"].append(seconds / gradients["fedavg"])
+            state, seconds = rounds(e, state)
+            times[name].append(seconds / gradients[name])
+        ratio = statistics.median(times[name]) / statistics.median(times["fedavg"])
+        found[name] = {"gradients": gradients[name], "ratio": round(ratio, 2)}
+        print(name, json.dumps(found[name]), file=sys.stderr, flush=True)
+        del e, state
+    return found
+
+
+def memory(name: str, clients: int) -> dict[str, Any]:
+    """Peak memory of a few rounds beyond the data, in units of the clients' stacked models; in a process of its own."""
+    data = federation(clients, 40)
+    e = engine(name, data)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    rounds(e, e.init(0), 3)
+    stacked = 4 * clients * e.problem.init(jax.random.key(0)).size
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "clients": clients,
+        "stacked_mb": round(stacked / 1e6),
+        "peak_over_stacked": round((peak - before) / stacked, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[name for name in METHODS if name != "fedavg"])
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--memory", action="store_true", help="measure FedAMP's memory with 1,000 clients instead")
+    parser.add_argument("--memory-of", default=None, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.memory_of:
+        print(json.dumps(memory(options.memory_of, 1000)))
+    elif options.memory:
+        alone = [sys.executable, os.path.abspath(__file__), "--memory-of", "fedamp"]
+        print(
+            json.dumps({"fedamp": json.loads(subprocess.run(alone, capture_output=True, check=True).stdout)}, indent=1)
+        )
+    else:
+        print(json.dumps(compare(options.methods, options.clients, options.repeats), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""FedAMP and HeurFedAMP: Huang et al., "Personalized Cross-Silo Federated Learning on Non-IID Data", AAAI 2021.
+
+cloud:    u_i = sum_j xi_ij w_j
+  FedAMP:      xi_ij = a A'(|w_i - w_j|^2),  A'(x) = exp(-x / sigma) / sigma,  xi_ii = 1 - sum_{j != i} xi_ij
+  HeurFedAMP:  xi_ij = (1 - xi) exp(sigma cos(w_i, w_j)) / sum_{h != i} exp(sigma cos(w_i, w_h)),  xi_ii = xi
+client:   w_i <- w_i - alpha [grad f_i(w_i; B) + lam (w_i - u_i)],  R batches, K steps each   (lam: the paper's lambda / a_k)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from fedprior.method import Data, Info, Method, Mixture, Problem, single
+from fedprior.vectors import Scalar, Tree, Vector, inner_products, put_rows, repeat, row, squared_norms, weighted_mean
+
+
+@dataclass(frozen=True)
+class FedAMP(Method):
+    """Clients with similar models attend to each other; each is pulled to a cloud model of its own, there is no global one.
+
+    The server keeps everyone's last upload; in a round it renews the cloud models of the S clients that uploaded.
+    ``sigma``: the scale of squared distances; None: their median, as no constant fits all models. ``a``: the attention's
+    step, cut to what leaves every client at least ``keep`` of its own model; None: as large as that.
+
+    >>> FedAMP(lam=1.0).K
+    1
+    """
+
+    participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
+    paper: ClassVar[str] = "Huang et al., AAAI 2021"
+    sources: ClassVar[dict[str, str]] = {
+        "R": "PRIOR, section 5",
+        "K": "1: fresh batches throughout; 5 is what PRIOR's cost table implies",
+        "alpha": "PRIOR, section 5",
+        "lam": "unknown for PRIOR: to be tuned",
+        "sigma": "unknown for PRIOR: the median squared distance",
+        "a": "unknown for PRIOR: see keep",
+        "keep": "the paper needs a self-weight of at least 0; half keeps clients apart",
+    }
+    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"lam": (0.1, 1.0, 5.0), "keep": (0.1, 0.5)}
+
+    R: int = 20
+    K: int = 1
+    alpha: float = 0.01
+    lam: float = 1.0
+    sigma: float | None = None
+    a: float | None = None
+    keep: float = 0.5
+
+    def rules(self) -> list[tuple[str, str, bool]]:
+        """Positive scales, and a share of oneself."""
+        positive = [
+            (name, "it must be a finite number above 0, or left out", value is None or 0 < value < float("inf"))
+            for name, value in (("sigma", self.sigma), ("a", self.a))
+        ]
+        return [*super().rules(), *positive, ("keep", "it must be from 0 to 1", 0 <= self.keep <= 1)]
+
+    def client(self, w0: Vector, key: Array) -> Tree:
+        """w_i."""
+        return w0
+
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
+        """Everyone's last upload and cloud model [N, ...]."""
+        return {"w": repeat(w0, n_clients), "u": repeat(w0, n_clients)}
+
+    def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
+        """u_i; a newcomer gets the mean of all models."""
+        if i is None:
+            return jax.tree.map(lambda x: jnp.mean(x, axis=0), server["w"])
+        return row(server["u"], i)
+
+    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+        """R times K steps pulled towards the cloud model, going on from the client's own."""
+
+        def step(w: Vector, pick: Array) -> tuple[Vector, None]:
+            return problem.proximal_steps(down, w, data.batch(pick), self.lam, self.alpha, self.K), None
+
+        w, _ = lax.scan(step, client, data.draw(self.R))
+        return w, w, {"moved": (w - client).norm(), "away": (w - down).norm()}
+
+    def attention(self, products: Array, own: Array, norms: Array, others: Array) -> Array:
+        """Weights [S, N] of the others' models, from <w_i, w_j> [S, N], |w_i|^2 [S], |w_j|^2 [N]; others: j != i."""
+        distance = jnp.maximum(own[:, None] + norms[None, :] - 2 * products, 0)
+        sigma: Scalar
+        if self.sigma is not None:
+            sigma = self.sigma
+        else:  # clients that never uploaded are all at the start, and say nothing of the scale
+            median = jnp.nanmedian(jnp.where(others & (distance > 1e-6 * own[:, None]), distance, jnp.nan))
+            sigma = jnp.where(jnp.isfinite(median), median, 1.0)
+        slope = jnp.where(others, jnp.exp(-distance / sigma) / sigma, 0)
+        most = (1 - self.keep) / jnp.maximum(jnp.max(jnp.sum(slope, axis=1)), 1e-30)
+        return (most if self.a is None else jnp.minimum(self.a, most)) * slope
+
+    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+        """Store the uploads, then u_i = sum_j xi_ij w_j for the clients that uploaded: two matrix products."""
+        w = put_rows(server["w"], ids, ups)
+        norms = squared_norms(w)
+        others = jnp.arange(len(norms))[None, :] != ids[:, None]
+        xi = self.attention(inner_products(ups, w), norms[ids], norms, others)
+        stay = 1 - jnp.sum(xi, axis=1)
+        xi = xi.at[jnp.arange(len(ids)), ids].set(stay)
+        u = put_rows(server["u"], ids, weighted_mean(w, xi))
+        return {"w": w, "u": u}
+
+    def global_model(self, server: Tree) -> None:
+        """There is none."""
+        return None
+
+    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+        """w_i."""
+        return single(client)
+
+    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+        """A newcomer trains for one round, from the mean model and pulled towards it."""
+        return self.local(problem, down, down, data, key)[0]
+
+
+@dataclass(frozen=True)
+class HeurFedAMP(FedAMP):
+    """Attention by the angle between models, which needs no scale of distances; ``xi`` is the weight of one's own model.
+
+    >>> HeurFedAMP(xi=1.0).sigma
+    25.0
+    """
+
+    sources: ClassVar[dict[str, str]] = {
+        **FedAMP.sources,
+        "xi": "one over the number of similar clients, oneself included; ten in the paper's tasks",
+        "sigma": "to be tuned, between 10 and 100",
+    }
+    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"lam": (0.1, 1.0, 5.0), "sigma": (10.0, 25.0, 100.0)}
+
+    sigma: float | None = 25.0
+    xi: float = 0.1
+
+    def rules(self) -> list[tuple[str, str, bool]]:
+        """As FedAMP, with a weight of one's own model, a scale that cannot be left out, and nothing to cut."""
+        return [
+            *super().rules(),
+            ("xi", "it must be from 0 to 1", 0 <= self.xi <= 1),
+            ("sigma", "it must be a number above 0", self.sigma is not None),
+            ("a", "HeurFedAMP has no such step: leave it out, and set xi", self.a is None),
+            ("keep", "HeurFedAMP keeps xi of a client's own model: leave it out, and set xi", self.keep == FedAMP.keep),
+        ]
+
+    def attention(self, products: Array, own: Array, norms: Array, others: Array) -> Array:
+        """A softmax of cosines over the others, times 1 - xi."""
+        cosine = products / jnp.sqrt(jnp.maximum(own[:, None] * norms[None, :], 1e-30))
+        assert self.sigma is not None
+        return (1 - self.xi) * jax.nn.softmax(self.sigma * cosine, axis=1, where=others)

@@ -1,0 +1,115 @@
+"""FedEM: Marfoq et al., "Federated Multi-Task Learning under a Mixture of Distributions", NeurIPS 2021.
+
+M learners w_m are shared; each client has its own mixture pi_i. With the received learners and loss l_m(s) of sample s:
+E:       q_sm = pi_im exp(-l_m(s)) / sum_m' pi_im' exp(-l_m'(s)),  all samples;   pi_im <- mean_s q_sm
+M:       w_m <- w_m - alpha grad [mean_B q_sm l_m(s)],  R times
+server:  w_m <- sum_i p_i w_im
+predict: sum_m pi_im softmax_m(x)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from fedprior.method import Batch, Data, FedpriorError, Info, Method, Mixture, Problem
+from fedprior.vectors import Tree, Vector, optimize, optimizer, row, weighted_mean
+
+JOIN_STEPS = 10  # EM steps on pi for a newcomer
+
+
+@dataclass(frozen=True)
+class FedEM(Method):
+    """Each client is a mixture of M learners. Only pi_i is kept; q is made anew from the received learners.
+
+    A learner's gradient carries its q, about 1 / M, so it trains M times slower than FedAvg at the same alpha.
+
+    >>> FedEM().M
+    3
+    """
+
+    participation: ClassVar[tuple[str, ...]] = ("sampled", "all")
+    paper: ClassVar[str] = "Marfoq et al., NeurIPS 2021"
+    sources: ClassVar[dict[str, str]] = {
+        "M": "FedEM's code",
+        "R": "PRIOR, section 5",
+        "alpha": "PRIOR, section 5; FedEM's code: 0.03 with decay",
+    }
+    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"alpha": (0.01, 0.03)}
+
+    M: int = 3
+    R: int = 20
+    alpha: float = 0.01
+
+    def rules(self) -> list[tuple[str, str, bool]]:
+        """The shared rules, and at least one learner."""
+        return [*super().rules(), ("M", "it counts learners: a whole number of at least 1", self.M >= 1)]
+
+    def check(self, problem: Problem, w0: Vector) -> None:
+        """Refuse learners that start as one and the same: they would never part."""
+        if self.M > 1 and (problem.init(jax.random.key(1)) - w0).norm() == 0:
+            raise FedpriorError(
+                f"FedEM: M = {self.M} learners need different starts, and this model always starts from the same weights; "
+                "give a function of a key that builds the model (or M = 1)"
+            )
+
+    def client(self, w0: Vector, key: Array) -> Tree:
+        """pi_i, uniform."""
+        return jnp.full((self.M,), 1 / self.M)
+
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
+        """M learners; each starts by itself, since equal ones would never part."""
+        starts = [w0, *(problem.init(jax.random.fold_in(key, m)) for m in range(1, self.M))]
+        return jax.tree.map(lambda *x: jnp.stack(x), *starts)
+
+    def _responsibilities(self, problem: Problem, pi: Array, learners: Tree, batch: Batch) -> Array:
+        """q [M, B]."""
+        losses = jnp.stack([problem.losses(row(learners, m), batch) for m in range(self.M)])
+        return jax.nn.softmax(jnp.log(pi)[:, None] - losses, axis=0)
+
+    def _mixture(self, problem: Problem, pi: Array, learners: Tree, data: Data) -> Array:
+        """pi <- mean over all samples of q."""
+
+        def add(total: Array, batch: Batch) -> Array:
+            return total + self._responsibilities(problem, pi, learners, batch) @ batch.mask
+
+        return data.fold(add, jnp.zeros_like(pi)) / data.size
+
+    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+        """E on all samples, then R weighted steps of each learner."""
+        picks = data.draw(self.R)
+        q = lax.map(lambda pick: self._responsibilities(problem, client, down, data.batch(pick)), picks)  # [R, M, B]
+
+        def train(learner: tuple[Vector, Array]) -> Vector:
+            start, q = learner
+
+            def grad(w: Vector, step: tuple[Array, Array]) -> Vector:
+                batch, q = data.batch(step[0]), jnp.maximum(step[1], 1e-30)  # at 0 a sample would not be counted
+                return problem.grad(w, batch._replace(mask=batch.mask * q))
+
+            return optimize(grad, start, (picks, q), optimizer("sgd", self.alpha))[0]
+
+        learners = lax.map(train, (down, jnp.moveaxis(q, 1, 0)))
+        pi = self._mixture(problem, client, down, data)
+        return pi, learners, {"moved": (learners - down).norm(), "largest": jnp.max(pi)}
+
+    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+        """w_m <- sum_i p_i w_im, over the clients of this round only."""
+        return weighted_mean(ups, weights)
+
+    def global_model(self, server: Tree) -> None:
+        """There are M."""
+        return None
+
+    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+        """pi_i and the received learners."""
+        return client, down
+
+    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+        """A newcomer fits only its mixture."""
+        start = jnp.full((self.M,), 1 / self.M)
+        return lax.fori_loop(0, JOIN_STEPS, lambda _, pi: self._mixture(problem, pi, down, data), start)

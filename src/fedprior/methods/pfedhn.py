@@ -1,0 +1,135 @@
+"""pFedHN: Shamsian et al., "Personalized Federated Learning using Hypernetworks", ICML 2021.
+
+server:  theta_i = h(v_i; phi), a network from a client's embedding v_i to its weights
+client:  theta~_i = theta_i after R steps theta <- theta - alpha grad f_i(theta; B);   uploads delta_i = theta_i - theta~_i
+server:  (phi, v_i) <- step along J^T delta_i, J the Jacobian of h in (phi, v_i); one client after the other
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array, lax
+
+from fedprior.method import Data, Info, Method, Mixture, Problem, single
+from fedprior.vectors import Tree, Vector, optimize, optimizer
+
+WIDTH, DEPTH, CLIP = 100, 3, 50.0  # hidden units, hidden layers, the largest norm of a gradient
+
+
+def _uniform(key: Array, shape: tuple[int, ...], fan_in: int) -> Array:
+    """PyTorch's default for linear layers."""
+    return jax.random.uniform(key, shape, minval=-1, maxval=1) / jnp.sqrt(fan_in)
+
+
+def generate(phi: Tree, v: Array) -> Vector:
+    """theta = h(v; phi): hidden layers of ReLU units, then a linear head per array of the model."""
+    z = v
+    for W, b in phi["hidden"]:
+        z = jax.nn.relu(W @ z + b)
+    return phi["W"].map(lambda W, b: W @ z + b, phi["b"])
+
+
+@dataclass(frozen=True)
+class PFedHN(Method):
+    """The server's network makes each client's model; clients keep nothing and adapt nothing.
+
+    Its heads hold 100 numbers per weight of the model: the LSTM with the 5000-unit head does not fit.
+
+    >>> PFedHN().momentum
+    0.9
+    """
+
+    participation: ClassVar[tuple[str, ...]] = ("sampled",)
+    paper: ClassVar[str] = "Shamsian et al., ICML 2021"
+    sources: ClassVar[dict[str, str]] = {
+        "R": "PRIOR, section 5; pFedHN's code: 50",
+        "alpha": "PRIOR, section 5; pFedHN's code: 0.005 with momentum",
+        "alpha_m": "pFedHN's code",
+        "momentum": "pFedHN's code",
+        "decay": "pFedHN's code",
+    }
+    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"alpha_m": (0.01, 0.03, 0.1)}
+
+    R: int = 20
+    alpha: float = 0.01
+    alpha_m: float = 0.01
+    momentum: float = 0.9
+    decay: float = 1e-3
+
+    def rules(self) -> list[tuple[str, str, bool]]:
+        """The shared rules, and momentum and decay."""
+        return [
+            *super().rules(),
+            ("momentum", "it must be at least 0 and below 1", 0 <= self.momentum < 1),
+            ("decay", "it must be a finite number of at least 0", 0 <= self.decay < float("inf")),
+        ]
+
+    @property
+    def _outer(self) -> optax.GradientTransformation:
+        return optax.chain(
+            optax.clip_by_global_norm(CLIP),
+            optax.add_decayed_weights(self.decay),
+            optax.sgd(self.alpha_m, self.momentum or None),
+        )
+
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
+        """Embeddings v [N, 1 + N / 4], the hypernetwork phi, and the optimizer's memory."""
+        size = 1 + n_clients // 4
+        v_key, hidden_key, head_key = jax.random.split(key, 3)
+        widths = [size] + [WIDTH] * DEPTH
+        hidden = [
+            (_uniform(jax.random.fold_in(k, 0), (b, a), a), _uniform(jax.random.fold_in(k, 1), (b,), a))
+            for k, a, b in zip(jax.random.split(hidden_key, DEPTH), widths[:-1], widths[1:], strict=True)
+        ]
+        leaves, structure = jax.tree.flatten(w0)
+        keys = jax.random.split(head_key, (len(leaves), 2))
+        W = [_uniform(k[0], (*x.shape, WIDTH), WIDTH) for k, x in zip(keys, leaves, strict=True)]
+        b = [_uniform(k[1], x.shape, WIDTH) for k, x in zip(keys, leaves, strict=True)]
+        phi = {"hidden": hidden, "W": jax.tree.unflatten(structure, W), "b": jax.tree.unflatten(structure, b)}
+        net = {"phi": phi, "v": jax.random.normal(v_key, (n_clients, size))}
+        return {"net": net, "memory": self._outer.init(net)}
+
+    def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
+        """theta_i; a newcomer gets the hypernetwork and the mean embedding."""
+        phi, v = server["net"]["phi"], server["net"]["v"]
+        return {"phi": phi, "v": jnp.mean(v, axis=0)} if i is None else generate(phi, v[i])
+
+    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+        """R steps from theta_i; upload how far they went."""
+        theta, _ = optimize(
+            lambda w, pick: problem.grad(w, data.batch(pick)), down, data.draw(self.R), optimizer("sgd", self.alpha)
+        )
+        return client, down - theta, {"moved": (down - theta).norm()}
+
+    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+        """One step of the hypernetwork per client, in turn: the gradient of <h(v_i; phi), delta_i>."""
+
+        def step(server: Tree, message: tuple[Array, Vector]) -> tuple[Tree, None]:
+            (i, delta), net = message, server["net"]
+            slope = jax.grad(lambda net: generate(net["phi"], net["v"][i]) @ delta)(net)
+            update, memory = self._outer.update(slope, server["memory"], net)
+            return {"net": optax.apply_updates(net, update), "memory": memory}, None
+
+        return lax.scan(step, server, (ids, ups))[0]
+
+    def global_model(self, server: Tree) -> None:
+        """There is none."""
+        return None
+
+    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+        """theta_i as received; a newcomer's from the embedding that it found."""
+        return single(down if isinstance(down, Vector) else generate(down["phi"], client))
+
+    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+        """A newcomer fits only its embedding, from the mean one: v <- v - alpha_m J^T grad f(h(v)), R times."""
+
+        def step(v: Array, pick: Array) -> tuple[Array, None]:
+            theta, back = jax.vjp(lambda v: generate(down["phi"], v), v)
+            return v - self.alpha_m * back(problem.grad(theta, data.batch(pick)))[0], None
+
+        return lax.scan(step, down["v"], data.draw(self.R))[0]

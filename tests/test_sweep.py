@@ -93,8 +93,8 @@ def test_cells_share_a_program_and_agree_with_plain_runs(
     assert np.abs(found.loss - other.scores[4, "personal", "validation"].loss).max() > 1e-3
     train = program.engine._all if program.engine.participation == "all" else program.engine._sampled
     assert program.validator is not None
-    compiled = (train, program.engine._merge, program._begin, program.validator._own)
-    assert [f._cache_size() for f in compiled] == [1, 1, 1, 1]  # type: ignore[attr-defined]
+    compiled = (train, program.engine._merge, program.validator._own)
+    assert [f._cache_size() for f in compiled] == [1, 1, 1]  # type: ignore[attr-defined]
     assert program.evaluator._own._cache_size() == 0  # type: ignore[attr-defined]
 
 

@@ -151,7 +151,7 @@ def _begin(method: Method, problem: Problem, n_clients: int) -> tuple[Vector, Tr
     key = jax.random.key(0)
     w0 = problem.init(key)
     server = method.server(problem, w0, n_clients, key)
-    return w0, method.client(w0, key), method.send(server, jnp.int32(0), key)
+    return w0, method.client(w0, key), method.send(method.outbox(server), jnp.int32(0), key)
 
 
 def _work(method: Method, problem: Problem, client: Tree, down: Tree, samples: Samples) -> tuple[Tree, Tree]:

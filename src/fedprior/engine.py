@@ -26,7 +26,7 @@ from fedprior.errors import FedpriorError, unknown
 from fedprior.method import Info, Method
 from fedprior.problem import Problem
 from fedprior.streams import Stream, stream
-from fedprior.vectors import Tree, put_row, row
+from fedprior.vectors import Tree, Vector, put_row, row
 
 CLIENTS = "clients"  # the name of the device axis over which clients are split
 WEIGHTS = ("samples", "uniform")
@@ -37,7 +37,7 @@ class State(NamedTuple):
 
     round: Array  # rounds done
     seed: Array  # the run's key, as data
-    server: Tree
+    server: Tree  # on the first device
     clients: Tree  # the method's states [N', ...], N' = N filled up to a multiple of the devices
     cursor: Any  # [N'] batches each client has drawn since the run began
 
@@ -94,7 +94,10 @@ def round_of_one_client(
     client: Tree,
     cursor: Array,
 ) -> tuple[Tree, Array, Tree, Info]:
-    """Send and local for client i: what the engine maps over clients and a deployed client runs by itself."""
+    """Send and local for client i: what the engine maps over clients and a deployed client runs by itself.
+
+    ``state.server`` is the server's outbox.
+    """
     run = jax.random.wrap_key_data(state.seed)
     down = method.send(state.server, i, stream(run, Stream.SEND, state.round, i))
     data = ClientData(samples, i, batch_size, stream(run, Stream.BATCHES, i), cursor)
@@ -164,9 +167,9 @@ class Engine:
         self.problem_arrays = self.fleet.replicate(arrays)
         self.samples = self.fleet.replicate(Samples(*federation.train))
         self.samples_at_home = self.fleet.gather(self.samples, split=False)[0]
-        self._init = jax.jit(self._start, out_shardings=self._shardings(self._start))
+        self._init = self.starting(self.start_with)
         self._choose = jax.jit(self._chosen)
-        self._merge = jax.jit(self._merged)
+        self._merge = jax.jit(self._merged, donate_argnums=0)
         whole, part, in_blocks = P(), P(CLIENTS), self.fleet.shard_map
         self._all = jax.jit(in_blocks(self._train_all, (part, whole, whole, whole, whole), part), donate_argnums=0)
         self._fetch = jax.jit(in_blocks(self._fetched, (part, whole), part))
@@ -177,26 +180,49 @@ class Engine:
 
     def init(self, seed: int) -> State:
         """The state before the first round."""
-        return self._init(self.problem_arrays, jax.random.key_data(jax.random.key(seed)))
+        return self._init(jax.random.key_data(jax.random.key(seed)))
+
+    def starting(self, start: Callable[..., State]) -> Callable[..., State]:
+        """Compile ``start(problem's arrays, ...)``: the server's part on the first device, the clients' on theirs."""
+        at_home = jax.jit(lambda *args: start(*args)._replace(clients=(), cursor=()))
+        held = jax.jit(lambda *args: start(*args)[-2:], out_shardings=self.fleet.split)
+
+        def begin(*args: Any) -> State:
+            server = at_home(self.fleet.gather(self.problem_arrays, split=False)[0], *args)
+            return State(server.round, server.seed, server.server, *held(self.problem_arrays, *args))
+
+        return begin
+
+    def _home(self, state: State) -> State:
+        """The server's part on the first device; the server sees no client's state."""
+        return self.fleet.gather(state._replace(clients=(), cursor=()), split=False)[0]
+
+    def sent(self, state: State) -> State:
+        """What every device may read of the server: its outbox."""
+        home = self._home(state)
+        return self.fleet.spread(home._replace(server=self.method.outbox(home.server)))
+
+    def shared_model(self, state: State) -> Vector | None:
+        """The global model on every device, or None."""
+        return self.fleet.spread(self.method.global_model(self._home(state).server))
 
     def step(self, state: State) -> tuple[State, Info]:
         """One round; the given state's memory is reused, so it must not be used again. Info is averaged over clients."""
         fleet = self.fleet
-        server = state._replace(clients=(), cursor=())  # the server sees no client's state
-        home = fleet.gather(server, split=False)[0]
+        home, sent = self._home(state), self.sent(state)
         ids = self._choose(home, self.samples_at_home.size)
         everywhere = fleet.spread(ids)
         held = (state.clients, state.cursor)
         if self.participation == "all":
-            clients, cursor, ups, info = self._all(held, server, self.problem_arrays, self.samples, everywhere)
+            clients, cursor, ups, info = self._all(held, sent, self.problem_arrays, self.samples, everywhere)
         else:
             fetched = [fleet.spread(part) for part in fleet.gather(self._fetch(held, everywhere))]
-            trained, ups, info = self._sampled(server, fetched, self.problem_arrays, self.samples, everywhere)
+            trained, ups, info = self._sampled(sent, fetched, self.problem_arrays, self.samples, everywhere)
             back = [fleet.spread(part) for part in fleet.gather(trained)]
             clients, cursor = self._store(held, back, everywhere)
+        del sent  # its copies may be as large as all clients' states, and are not needed any more
         merged, info = self._merge(home, fleet.gather(ups), fleet.gather(info), ids, self.samples_at_home.size)
-        done = fleet.spread(merged)
-        return State(done.round, done.seed, done.server, clients, cursor), info
+        return State(merged.round, merged.seed, merged.server, clients, cursor), info
 
     def rebuild(self, arrays: Any) -> Problem:
         """The problem around its arrays, which a compiled program takes as an argument (``problem_arrays``)."""
@@ -210,12 +236,14 @@ class Engine:
                     self.rebuild(arrays), self.method, samples, self.batch_size, state, i, client, cursor
                 )
             )
-        local = jax.device_get((self.problem_arrays, self.samples, state))
+        sent = state._replace(server=self.method.outbox(state.server))
+        local = jax.device_get((self.problem_arrays, self.samples, sent))
         return self._one(*local, jnp.asarray(i, jnp.int32), row(local[2].clients, i), local[2].cursor[i])
 
     # -- the compiled parts --------------------------------------------------------------------------------------------
 
-    def _start(self, arrays: Any, seed: Array) -> State:
+    def start_with(self, arrays: Any, seed: Array) -> State:
+        """The state before the first round (to be compiled by ``starting``)."""
         problem, run = self.rebuild(arrays), jax.random.wrap_key_data(seed)
         w0 = problem.init(stream(run, Stream.INIT))
         keys = jax.vmap(lambda i: stream(run, Stream.CLIENT, i))(jnp.arange(self.fleet.places))
@@ -226,12 +254,6 @@ class Engine:
             clients=jax.vmap(lambda key: self.method.client(w0, key))(keys),
             cursor=jnp.zeros((self.fleet.places,), jnp.int32),
         )
-
-    def _shardings(self, start: Callable[..., State]) -> State:
-        shape = jax.eval_shape(start, self.problem_arrays, jax.random.key_data(jax.random.key(0)))
-        same = partial(jax.tree.map, lambda _: self.fleet.same)
-        split = partial(jax.tree.map, lambda _: self.fleet.split)
-        return State(same(shape.round), same(shape.seed), same(shape.server), split(shape.clients), split(shape.cursor))
 
     def _chosen(self, home: State, sizes: Array) -> Array:
         """The clients aggregated in this round, in ascending order."""

@@ -28,7 +28,7 @@ from fedprior.engine import CLIENTS, Engine, Fleet, State
 from fedprior.errors import FedpriorError
 from fedprior.method import Batch, Mixture, Problem, single
 from fedprior.streams import Stream, stream
-from fedprior.vectors import Tree, row
+from fedprior.vectors import Tree, Vector, row
 
 AVERAGES = ("weighted", "mean", "worst_decile")
 NEWCOMERS = ("newcomer", "newcomer-global")  # the models of clients that join after training
@@ -118,7 +118,7 @@ class Evaluator:
         spec = State(P(), P(), P(), P(CLIENTS), P(CLIENTS))  # type: ignore[arg-type]
         fleet = engine.fleet
         self._own = jax.jit(
-            fleet.shard_map(self._score_own, in_specs=(spec, P(), P(), P()), out_specs=P(CLIENTS)),
+            fleet.shard_map(self._score_own, in_specs=(spec, P(), P(), P(), P()), out_specs=P(CLIENTS)),
         )
         self._pooled = jax.jit(
             fleet.shard_map(self._score_pooled, in_specs=(spec, P(), P(), P()), out_specs=P(CLIENTS)),
@@ -132,28 +132,40 @@ class Evaluator:
 
     def own(self, state: State) -> dict[str, Score]:
         """Every client's personal model, and the global model where there is one, on each client's own samples."""
-        found = self._own(state, self.engine.problem_arrays, self.engine.samples, self._samples)
+        found = self._own(
+            self._seen(state),
+            self.engine.shared_model(state),
+            self.engine.problem_arrays,
+            self.engine.samples,
+            self._samples,
+        )
         return {model: _score(sums, self.count) for model, sums in found.items()}
 
     def pooled(self, state: State) -> dict[str, Score]:
         """Every client's personal model on the union of all samples: N times the cost of ``own``."""
-        found = self._pooled(state, self.engine.problem_arrays, self.engine.samples, self._samples)
+        found = self._pooled(self._seen(state), self.engine.problem_arrays, self.engine.samples, self._samples)
         return {model: _score(sums, np.full_like(self.count, self.count.sum())) for model, sums in found.items()}
 
     def newcomers(self, state: State) -> dict[str, Score]:
         """Each newcomer's personal model after it joined, and the global model where there is one, on its own samples."""
-        server = state._replace(clients=(), cursor=())  # nothing that belongs to other clients
-        found = self._new(server, self.engine.problem_arrays, self._held_out)
+        sent, shared = self.engine.sent(state), self.engine.shared_model(state)  # nothing of other clients
+        found = self._new(sent, shared, self.engine.problem_arrays, self._held_out)
         return {model: _score(sums, np.asarray(self._held_out[1].size)) for model, sums in found.items()}
 
     def personal_model(self, state: State, i: int) -> Mixture:
         """One client's personal model."""
         arrays, train, state = jax.device_get((self.engine.problem_arrays, self.engine.samples, state))
 
+        state = state._replace(server=self.engine.method.outbox(state.server))
+
         def model(arrays: Any, train: Samples, state: State, i: Array, client: Tree) -> Mixture:
             return self._personal(self.engine.rebuild(arrays), state, train, i, client)
 
         return jax.jit(model)(arrays, train, state, jnp.asarray(i, jnp.int32), row(state.clients, i))
+
+    def _seen(self, state: State) -> State:
+        """The state as the devices see it."""
+        return self.engine.sent(state)._replace(clients=state.clients, cursor=state.cursor)
 
     # -- the compiled parts, run once per device -----------------------------------------------------------------------
 
@@ -174,9 +186,8 @@ class Evaluator:
         client = lax.optimization_barrier(method.join(problem, down, data, joining))
         return method.personal_model(problem, client, down, data, testing)
 
-    def _score_own(self, state: State, arrays: Any, train: Samples, test: Samples) -> Sums:
+    def _score_own(self, state: State, shared: Vector | None, arrays: Any, train: Samples, test: Samples) -> Sums:
         problem = self.engine.rebuild(arrays)
-        shared = self.engine.method.global_model(state.server)
 
         def score(i: Array, client: Tree) -> Sums:
             models = {"personal": self._personal(problem, state, train, i, client)}
@@ -196,9 +207,10 @@ class Evaluator:
 
         return _map(score, self.engine.fleet, state.clients)
 
-    def _score_newcomers(self, state: State, arrays: Any, held_out: tuple[Samples, Samples, Array]) -> Sums:
+    def _score_newcomers(
+        self, state: State, shared: Vector | None, arrays: Any, held_out: tuple[Samples, Samples, Array]
+    ) -> Sums:
         problem, (train, test, numbers) = self.engine.rebuild(arrays), held_out
-        shared = self.engine.method.global_model(state.server)
 
         def score(i: Array) -> Sums:
             models = {NEWCOMERS[0]: self._joined(problem, state, train, i, numbers[i])}

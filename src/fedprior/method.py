@@ -59,8 +59,12 @@ class Method:
         """The server's state."""
         return w0
 
+    def outbox(self, server: Tree) -> Tree:
+        """The part of the server's state that ``send`` reads; the rest stays on the server's own device."""
+        return server
+
     def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
-        """What client i receives (i = None: a newcomer)."""
+        """What client i receives (i = None: a newcomer), from the server's outbox."""
         return server
 
     def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:

@@ -145,8 +145,7 @@ class Program(Trial):
     def __init__(self, task: Task, method: Method, name: str, swept: tuple[str, ...]):
         self.swept = swept
         super().__init__(task, method, name)
-        shardings = self.engine._shardings(self.engine._start)
-        self._begin = jax.jit(self._started, out_shardings=shardings)
+        self._begin = self.engine.starting(self._started)
 
     def dressed(self, method: Method) -> Swept:
         """The method with its tricks, and the swept fields as data around all of them."""
@@ -161,13 +160,13 @@ class Program(Trial):
     def start(self, seed: int) -> State:
         """The cell's state before the first round."""
         setting = jnp.array([self.settings[name] for name in self.swept], float)
-        return self._begin(self.engine.problem_arrays, jax.random.key_data(jax.random.key(seed)), setting)
+        return self._begin(jax.random.key_data(jax.random.key(seed)), setting)
 
     def _started(self, arrays: Any, seed: Array, setting: Array) -> State:
         assert isinstance(self.method, Swept)
         plain = copy.copy(self.engine)
         plain.method = self.method.at(setting)  # what server and clients begin with may depend on it, too
-        state = plain._start(arrays, seed)
+        state = plain.start_with(arrays, seed)
         return state._replace(server=self.method.with_setting(state.server, setting))
 
     def config(self, seed: int) -> dict[str, Any]:
@@ -224,7 +223,7 @@ def _traces(task: Task, method: Method, names: tuple[str, ...]) -> bool:
         ups = jax.tree.map(lambda x: jnp.stack([x] * len(ids)), up)
         server = merge_of_one_round(swept, state, ups, ids, jnp.asarray(train.size)[ids], e.weights)
         data = ClientData(train, i, e.batch, key, 0)
-        return swept.personal_model(task.problem, client, swept.send(server, i, key), data, key)
+        return swept.personal_model(task.problem, client, swept.send(swept.outbox(server), i, key), data, key)
 
     try:
         jax.eval_shape(rehearse, jnp.zeros(len(names)), Samples(*task.federation.train), jax.random.key(0))

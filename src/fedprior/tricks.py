@@ -37,6 +37,10 @@ class Wrapped(Method):
         """As the base."""
         return self.base.server(problem, w0, n_clients, key)
 
+    def outbox(self, server: Tree) -> Tree:
+        """As the base."""
+        return self.base.outbox(server)
+
     def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
         """As the base."""
         return self.base.send(server, i, key)
@@ -150,6 +154,11 @@ class Swept(Wrapped):
         """As the base, at its own setting."""
         setting = jnp.array([getattr(self.base, name) for name in self.names], float)
         return self.with_setting(self.dress(self.base).server(problem, w0, n_clients, key), setting)
+
+    def outbox(self, server: Tree) -> Tree:
+        """The base's, and the setting."""
+        setting = server["setting"]
+        return self.with_setting(self.at(setting).outbox(server["server"]), setting)
 
     def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
         """What the base sends, and the setting."""

@@ -142,7 +142,7 @@ def test_join_gives_a_newcomer_its_state(name: str) -> None:
     state = copy(rounds(e, 1))
     problem, data = blobs(seed=5, hidden=HIDDEN.get(name, 0))
     key = jax.random.key(3)
-    down = e.method.send(state.server, None, key)
+    down = e.method.send(e.method.outbox(state.server), None, key)
     joined = jax.jit(lambda d: e.method.join(problem, d, view(data, 2), key))(down)
     if expected := host(row(state.clients, 0)):  # of a method whose clients keep nothing, a newcomer may keep something
         assert [x.shape for x in host(joined)] == [x.shape for x in expected]

@@ -162,7 +162,7 @@ def test_alone_or_all_alike_nothing_is_divided_by_zero(name: str) -> None:
 def test_a_newcomer_gets_the_mean_model_and_trains_from_it() -> None:
     data = quadratics(np.array([[1.0]]), np.array([[2.0]]), [3])
     method = make("fedamp", R=1, alpha=0.1, lam=0.5)
-    server = {"w": Vector(jnp.arange(7.0)[:, None]), "u": Vector(jnp.ones((7, 1)))}
+    server = {"w": Vector(jnp.ones((7, 1))), "u": Vector(jnp.arange(7.0)[:, None])}
     down = method.send(server, None, KEY)
     assert down.tree.tolist() == [3.0]
     w = jax.jit(lambda d: method.join(Quadratic(1), d, view(data), KEY))(down)

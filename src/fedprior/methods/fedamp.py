@@ -68,10 +68,14 @@ class FedAMP(Method):
         """Everyone's last upload and cloud model [N, ...]."""
         return {"w": repeat(w0, n_clients), "u": repeat(w0, n_clients)}
 
+    def outbox(self, server: Tree) -> Tree:
+        """The cloud models."""
+        return {"u": server["u"]}
+
     def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
-        """u_i; a newcomer gets the mean of all models."""
+        """u_i; a newcomer gets the mean of all cloud models."""
         if i is None:
-            return jax.tree.map(lambda x: jnp.mean(x, axis=0), server["w"])
+            return jax.tree.map(lambda x: jnp.mean(x, axis=0), server["u"])
         return row(server["u"], i)
 
     def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:

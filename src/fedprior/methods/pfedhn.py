@@ -94,6 +94,10 @@ class PFedHN(Method):
         net = {"phi": phi, "v": jax.random.normal(v_key, (n_clients, size))}
         return {"net": net, "memory": self._outer.init(net)}
 
+    def outbox(self, server: Tree) -> Tree:
+        """The hypernetwork, without the optimizer's memory."""
+        return {"net": server["net"]}
+
     def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
         """theta_i; a newcomer gets the hypernetwork and the mean embedding."""
         phi, v = server["net"]["phi"], server["net"]["v"]

@@ -28,10 +28,13 @@ def cases(pairs: list[tuple[str, str]], *marks: Any) -> list[Any]:
     return [pytest.param(*pair, marks=[pytest.mark.xdist_group("-".join(pair)), *marks]) for pair in pairs]
 
 
-# Every name in its default mode; every class in its other modes too, with the slow tests (`make test-slow`).
-CASES = cases(DEFAULT) + cases(OTHER, pytest.mark.slow)
-QUICK = [pair for pair in DEFAULT if pair[0] in ("fedavg", "mh", "fedem")]
-CHUNKED = cases(QUICK) + cases([pair for pair in DEFAULT + OTHER if pair not in QUICK], pytest.mark.slow)
+# One name of every class in its default mode (and mh as released); the other names and modes with the slow tests.
+FIRST = {cls: name for name, (cls, _) in reversed(METHODS.items())}
+QUICK = [pair for pair in DEFAULT if pair[0] in (*FIRST.values(), "mh-released")]
+REST = [pair for pair in DEFAULT + OTHER if pair not in QUICK]
+CASES = cases(QUICK) + cases(REST, pytest.mark.slow)
+FEW = [pair for pair in DEFAULT if pair[0] in ("fedavg", "mh-released", "fedem")]
+CHUNKED = cases(FEW) + cases([pair for pair in QUICK + REST if pair not in FEW], pytest.mark.slow)
 N, S = len(SIZES), 3
 HIDDEN = {"fedpac": 4}  # it is not defined for a model without hidden layers
 

@@ -193,6 +193,7 @@ def test_cnn_equals_torch_on_flat_image_regions():
     check_against_torch("cnn", x, y)
 
 
+@pytest.mark.slow
 def test_lstm_derivatives_of_all_kinds():
     """The recurrence has a derivative rule of its own: compare with differences, forward with reverse, second order."""
     model = LSTM(VECTORS[:, :3], hidden=4, head_width=5, key=KEY)

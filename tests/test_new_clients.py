@@ -28,6 +28,8 @@ from fedprior.run import Trial
 from fedprior.streams import Stream, stream
 from fedprior.vectors import row
 
+pytestmark = pytest.mark.xdist_group("new-clients")  # its fixtures train: once is enough
+
 HELD_OUT = part_newcomers(20, 0.2)[1].tolist()
 
 
@@ -204,6 +206,7 @@ def test_who_is_held_out() -> None:
                 assert np.array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_a_run_made_longer_equals_one_of_that_length(tmp_path: Path) -> None:
     """The shorter run's newcomers joined after its last round, which is not the longer run's."""
     y = np.arange(90) % 3

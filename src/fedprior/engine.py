@@ -168,6 +168,9 @@ class Engine:
         self.samples = self.fleet.replicate(Samples(*federation.train))
         self.samples_at_home = self.fleet.gather(self.samples, split=False)[0]
         self._init = self.starting(self.start_with)
+        jax.eval_shape(
+            self.start_with, self.problem_arrays, jax.random.key_data(jax.random.key(0))
+        )  # what does not fit N
         self._choose = jax.jit(self._chosen)
         self._merge = jax.jit(self._merged, donate_argnums=0)
         whole, part, in_blocks = P(), P(CLIENTS), self.fleet.shard_map
@@ -183,13 +186,13 @@ class Engine:
         return self._init(jax.random.key_data(jax.random.key(seed)))
 
     def starting(self, start: Callable[..., State]) -> Callable[..., State]:
-        """Compile ``start(problem's arrays, ...)``: the server's part on the first device, the clients' on theirs."""
-        at_home = jax.jit(lambda *args: start(*args)._replace(clients=(), cursor=()))
-        held = jax.jit(lambda *args: start(*args)[-2:], out_shardings=self.fleet.split)
+        """Compile ``start(problem's arrays, ...)``; the server's part stays on the first device, clients go to theirs."""
+        compiled = jax.jit(start)
 
         def begin(*args: Any) -> State:
-            server = at_home(self.fleet.gather(self.problem_arrays, split=False)[0], *args)
-            return State(server.round, server.seed, server.server, *held(self.problem_arrays, *args))
+            state = compiled(self.fleet.gather(self.problem_arrays, split=False)[0], *args)
+            clients, cursor = jax.device_put((state.clients, state.cursor), self.fleet.split)
+            return state._replace(clients=clients, cursor=cursor)
 
         return begin
 

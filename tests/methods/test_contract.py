@@ -34,6 +34,8 @@ QUICK = [pair for pair in DEFAULT if pair[0] in (*FIRST.values(), "mh-released")
 REST = [pair for pair in DEFAULT + OTHER if pair not in QUICK]
 CASES = cases(QUICK) + cases(REST, pytest.mark.slow)
 FEW = [pair for pair in DEFAULT if pair[0] in ("fedavg", "mh-released", "fedem")]
+DEVICES = cases([*FEW, ("scaffold", "sampled"), ("fedamp", "all")])
+DEVICES += cases([pair for pair in QUICK + REST if pair not in [case.values for case in DEVICES]], pytest.mark.slow)
 CHUNKED = cases(FEW) + cases([pair for pair in QUICK + REST if pair not in FEW], pytest.mark.slow)
 N, S = len(SIZES), 3
 HIDDEN = {"fedpac": 4}  # it is not defined for a model without hidden layers
@@ -92,7 +94,7 @@ def test_mapped_over_clients_is_bit_equal_to_one_client_at_a_time(name: str, mod
         assert same(merged, after.server)
 
 
-@pytest.mark.parametrize(("name", "mode"), CASES)
+@pytest.mark.parametrize(("name", "mode"), DEVICES)
 def test_devices_and_bytes_change_nothing(name: str, mode: str) -> None:
     """Any number of devices and a round trip through bytes before each round give the same bits."""
 

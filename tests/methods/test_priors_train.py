@@ -11,6 +11,8 @@ from fedprior.experiment import configure, method_for, open_task
 from fedprior.priors.families import PRIORS, find_prior
 from fedprior.run import Trial
 
+pytestmark = pytest.mark.xdist_group("priors-train")  # its fixtures train: once is enough
+
 ROUNDS = 40
 
 

@@ -17,23 +17,20 @@ import optax
 from jax import Array, lax
 
 from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, noise, optimizer, weighted_mean
+from fedprior.vectors import Tree, Vector, noise, optimizer, polynomial, weighted_mean
+
+# log(1 + e) / e on [0, 1], to 1e-8: a third of the time of the compiler's log1p
+LOG1P = (
+    *(1.0, -0.49999893, 0.3332971, -0.24951616, 0.19663274),
+    *(-0.15269667, 0.10543624, -0.05637361, 0.01954253, -0.00317606),
+)
 
 
 def deviation(rho: Vector) -> tuple[Vector, Vector]:
-    """sigma = softplus(rho) and its slope, from one exponential."""
-    e = rho.map(lambda r: jnp.exp(jnp.minimum(r, 30.0)))
-    return rho.map(lambda r, e: jnp.where(r > 30, r, jnp.log1p(e)), e), e.map(lambda e: e / (1 + e))
-
-
-def kl(q: Tree, p: Tree) -> Array:
-    """KL(q || p) of two Gaussians given by m and rho."""
-    (sq, _), (sp, _) = deviation(q["rho"]), deviation(p["rho"])
-
-    def entry(mq: Array, sq: Array, mp: Array, sp: Array) -> Array:
-        return jnp.sum(jnp.log(sp / sq) + (sq**2 + (mq - mp) ** 2) / (2 * sp**2) - 0.5)
-
-    return sum(jax.tree.leaves(q["m"].map(entry, sq, p["m"], sp).tree), jnp.zeros(()))
+    """sigma = softplus(rho) = max(rho, 0) + log(1 + e), e = exp(-|rho|), and its slope."""
+    e = lax.optimization_barrier(rho.map(lambda r: jnp.exp(-jnp.abs(r))))
+    sigma = rho.map(lambda r, e: jnp.maximum(r, 0) + e * polynomial(LOG1P, e), e)
+    return sigma, rho.map(lambda r, e: jnp.where(r > 0, 1.0, e) / (1 + e), e)
 
 
 @dataclass(frozen=True)
@@ -119,13 +116,16 @@ class PFedBayes(Method):
             batch = data.batch(step[0])
             count = jnp.sum(batch.mask)
 
-            precision = deviation(q_w["rho"])[0].map(lambda s: 1 / s**2)
+            sigma_w, rise_w = deviation(q_w["rho"])
+            precision = sigma_w.map(lambda s: 1 / s**2)
 
             def descend(k: Array, carry: tuple[Tree, optax.OptState]) -> tuple[Tree, optax.OptState]:
                 q, memory = carry
                 sigma, rise = deviation(q["rho"])
                 eps = self.noise * noise(jax.random.fold_in(step[1], k), sigma)
-                g = count * problem.grad(q["m"] + sigma * eps, batch)
+                drawn = lax.optimization_barrier(q["m"] + sigma * eps)
+                g = count * problem.grad(drawn, batch)
+                eps = (drawn - q["m"]) / sigma  # read back: cheaper than to draw it again, as the compiler would
                 slope = {  # of the loss, and of the divergence in closed form
                     "m": g + tie * precision * (q["m"] - q_w["m"]),
                     "rho": (g * eps + tie * (precision * sigma - sigma.map(jnp.reciprocal))) * rise,
@@ -134,7 +134,9 @@ class PFedBayes(Method):
                 return optax.apply_updates(q, update), memory
 
             q, memory = lax.fori_loop(0, self.K, descend, (q, memory))
-            slope = jax.tree.map(lambda x: tie * x, jax.grad(kl, argnums=1)(q, q_w))
+            sigma, away = deviation(q["rho"])[0], q["m"] - q_w["m"]
+            excess = -precision * (sigma * sigma + away * away) + 1.0
+            slope = {"m": -tie * precision * away, "rho": tie * excess / sigma_w * rise_w}  # of the divergence in q_w
             update, memory_w = shared.update(slope, memory_w, q_w)
             return ((q, optax.apply_updates(q_w, update)), (memory, memory_w)), None
 

@@ -41,7 +41,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("how", ["torn", "renamed", "anytime"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("how", ["torn", pytest.param("renamed", marks=SLOW), pytest.param("anytime", marks=SLOW)])
 def test_a_killed_run_resumes_to_the_same_bytes(alone: Path, tmp_path: Path, how: str) -> None:
     blow = {
         "torn": Blow("written", 5, torn=True),

@@ -61,8 +61,10 @@ class Shrunk(PFedMe):
     ("name", "grid", "own", "settings"),
     [
         ("pfedme", {"lam": [0.5, 4], "alpha": [0.03, 0.1]}, {}, {"beta": 2.0, "fine_tune": 2}),
-        ("mh", {"eta": [0.01, 0.2], "eta_alpha": [0.01, 0.3]}, {"alpha": 0.05}, {}),
-        ("local", {"alpha": [0.02, 0.2]}, {"optimizer": "adam"}, {}),
+        pytest.param(
+            *("mh", {"eta": [0.01, 0.2], "eta_alpha": [0.01, 0.3]}, {"alpha": 0.05}, {}), marks=pytest.mark.slow
+        ),
+        pytest.param(*("local", {"alpha": [0.02, 0.2]}, {"optimizer": "adam"}, {}), marks=pytest.mark.slow),
         ("shrunk", {"part": [1.0, 0.0]}, {}, {"participation": "sampled"}),
     ],
 )

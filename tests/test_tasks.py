@@ -22,8 +22,13 @@ TASKS = {  # task: clients, training samples where the split is exactly known, p
 }
 
 
+QUICK = ("mnist-mclr", "femnist-dnn")  # two sources, two models; the rest with the slow tests
+
+
 @pytest.mark.data
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TASKS]
+)
 def test_two_rounds_on_real_data(name: str, real_data: Path, tmp_path: Path) -> None:
     experiment, methods = configure(name, ["mh"], {"rounds": 2, "pooled": "never", "R": 2})
     if not (real_data / experiment.data.source).is_dir():

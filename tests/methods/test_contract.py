@@ -75,6 +75,7 @@ def same(a: Any, b: Any) -> bool:
 def test_mapped_over_clients_is_bit_equal_to_one_client_at_a_time(name: str, mode: str) -> None:
     e = engine(name, mode)
     state = e.init(1)
+    merge = jax.jit(lambda state, ups, ids, sizes: merge_of_one_round(e.method, state, ups, ids, sizes, "samples"))
     for t in range(3):
         before = copy(state)
         run = jax.random.wrap_key_data(before.seed)
@@ -89,7 +90,6 @@ def test_mapped_over_clients_is_bit_equal_to_one_client_at_a_time(name: str, mod
             assert after.cursor[i] == (alone[i][1] if trained else before.cursor[i])
         ups = jax.tree.map(lambda *x: np.stack(x), *[alone[i][2] for i in ids])
         sizes = np.array(SIZES, np.int32)[ids]
-        merge = jax.jit(lambda state, ups, ids, sizes: merge_of_one_round(e.method, state, ups, ids, sizes, "samples"))
         merged = merge(before, ups, ids.astype(np.int32), sizes)
         assert same(merged, after.server)
 
@@ -141,9 +141,9 @@ def test_state_changes_stays_finite_and_models_have_the_right_shape(name: str, m
     assert [x.shape for x in jax.tree.leaves(models)] == [(len(weights), *x.shape) for x in jax.tree.leaves(w0)]
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_join_gives_a_newcomer_its_state(name: str) -> None:
-    e = engine(name, make(name).participation[0])
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_join_gives_a_newcomer_its_state(name: str, mode: str) -> None:
+    e = engine(name, mode)
     state = copy(rounds(e, 1))
     problem, data = blobs(seed=5, hidden=HIDDEN.get(name, 0))
     key = jax.random.key(3)

@@ -32,7 +32,15 @@ def fedavg(task: fp.Task) -> float:
 
 
 @pytest.mark.xdist_group("priors-train")
-@pytest.mark.parametrize("name", [name for name in PRIORS if name not in ("gaussian", "gaussian-dense")])
+@pytest.mark.parametrize(
+    "name",
+    ["bernoulli"]  # the family with the narrowest domain; the rest with the slow tests
+    + [
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in PRIORS
+        if name not in ("gaussian", "gaussian-dense", "bernoulli")
+    ],
+)
 def test_each_family_trains_a_network(name: str, task: fp.Task, gaussian: fp.Result, fedavg: float) -> None:
     result = Trial(task, method_for(task.experiment, "mh", {"prior": name}), "mh").run(0)
     theta, other = (jax.tree.leaves(r.state.clients["theta"]) for r in (result, gaussian))

@@ -16,7 +16,7 @@ import pytest
 from program import Outcome, contents, fedprior, refused
 
 import fedprior as fp
-from fedprior import records
+from fedprior import methods, records
 from fedprior.evaluate import AVERAGES
 from fedprior.experiment import task_names
 from fedprior.methods import METHODS
@@ -409,3 +409,15 @@ def test_a_diverging_run_stops_and_the_others_go_on(tmp_path: Path) -> None:
     alone = fedprior(*command[:4], "--no-local", *command[6:], "--json", "--out", tmp_path / "alone")
     assert alone.code == 1
     assert json.loads(alone.out)["results"] == {}
+
+
+def test_all_stands_for_every_method_that_the_model_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "METHODS", {name: METHODS[name] for name in ("local", "mh", "fedpac")})
+    short = ("--rounds", 1, *QUICK, "--set", "pooled=never", "--json", "--out", tmp_path)
+    done = fedprior("run", "digits-mclr", "-m", "all", *short)
+    assert done.code == 0, done.err
+    assert list(json.loads(done.out)["results"]) == ["local", "mh"]
+    assert "warning: fedpac is left out: FedPAC" in " ".join(done.err.split())
+    refused(fedprior("run", "digits-mclr", "-m", "all", "-m", "fedpac", *short), "FedPAC")  # asked for by its name
+    again = fedprior("run", "digits-mclr", "-m", "all", "--no-local", *short, "--resume")
+    assert list(json.loads(again.out)["results"]) == ["mh"]

@@ -58,6 +58,15 @@ def test_participation_decides_who_trains() -> None:
         assert set(cursor.tolist()) <= {0, 6}  # two batches per iteration
 
 
+def test_engines_of_one_federation_share_its_samples() -> None:
+    """Twenty methods on one task must not hold twenty copies of its data."""
+    problem, data = blobs()
+    first, second = (Engine(problem, make(name), data, devices=jax.devices()) for name in ("local", "fedavg"))
+    assert first.samples.x is second.samples.x
+    other = Engine(problem, make("local"), data, devices=jax.devices()[:1])
+    assert other.samples.x.sharding.device_set == {jax.devices()[0]}
+
+
 def test_all_and_sampled_agree_where_unsampled_work_is_discarded() -> None:
     """With round 0 from the same start, FedAvg's merge sees the same uploads whoever else trained."""
     problem, data = blobs()

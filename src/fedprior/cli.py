@@ -52,6 +52,7 @@ app = typer.Typer(
 out, err = Console(), Console(stderr=True)
 STOPPED = 130  # the exit code after Ctrl-C
 DEFAULT_METHODS = ("fedavg", "pfedme", "mh")
+ALL = "all"  # stands for every method
 
 TaskName = Annotated[
     str, typer.Argument(metavar="TASK", help="A task (see `fedprior tasks`) or a TOML file of your own.")
@@ -99,7 +100,11 @@ def run(
     task: TaskName,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", "-m", metavar="NAME", help="A method (see `fedprior methods`). May be repeated."),
+        typer.Option(
+            *("--method", "-m"),
+            metavar="NAME",
+            help="A method (see `fedprior methods`), or all: those that are defined for the model. May be repeated.",
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of independent runs per method: seeds 0, 1, ...")] = 1,
     rounds: Annotated[int | None, typer.Option(help="Rounds to run (default: the task's).")] = None,
@@ -142,8 +147,12 @@ def run(
       fedprior run my-task.toml -m fedavg --set beta=2 --out results --resume
 
       fedprior run digits-mclr --budget gradients=6000 --new-clients 0.2
+
+      fedprior run digits-dnn -m all
     """
-    names = list(dict.fromkeys([*(["local"] if local else []), *(method or DEFAULT_METHODS)]))
+    given = [*(["local"] if local else []), *(method or DEFAULT_METHODS)]
+    every = [name for name in registry.METHODS if local or name != "local"] if ALL in given else []
+    names = list(dict.fromkeys([*(name for name in given if name != ALL), *every]))
     chosen = _assignments(settings)
     if rounds is not None:
         chosen["rounds"] = rounds
@@ -160,7 +169,14 @@ def run(
         for idle in m.idle():
             _warn(f"{name}: {idle} is valid but switches that part off")
     opened = open_task(experiment)
-    trials = [Trial(opened, m, name) for name, m in built.items()]
+    trials = []
+    for name, m in built.items():
+        try:
+            trials.append(Trial(opened, m, name))
+        except FedpriorError as error:
+            if name in given:
+                raise
+            _warn(f"{name} is left out: {error}")
     if experiment.beta != 1 and not any(trial.beta != 1 for trial in trials):
         raise FedpriorError(
             f"beta = {experiment.beta:g} acts on a global model, and none of {', '.join(names)} has one"

@@ -165,7 +165,7 @@ class Engine:
         self.fleet = Fleet(n, devices, chunk)
         arrays, self._static = eqx.partition(problem, eqx.is_array)
         self.problem_arrays = self.fleet.replicate(arrays)
-        self.samples = self.fleet.replicate(Samples(*federation.train))
+        self.samples = federation.placed("train", self.fleet.same)
         self.samples_at_home = self.fleet.gather(self.samples, split=False)[0]
         self._init = self.starting(self.start_with)
         jax.eval_shape(

@@ -114,7 +114,7 @@ class Evaluator:
         if samples is None:
             raise FedpriorError("the federation has no validation samples; give a validation fraction above 0")
         self.count = np.asarray(samples.size)
-        self._samples = engine.fleet.replicate(Samples(*samples))
+        self._samples = engine.federation.placed(data, engine.fleet.same)
         spec = State(P(), P(), P(), P(CLIENTS), P(CLIENTS))  # type: ignore[arg-type]
         fleet = engine.fleet
         self._own = jax.jit(
@@ -125,7 +125,8 @@ class Evaluator:
         )
         if newcomers is not None:
             self._joining = Fleet(newcomers.n_clients, fleet.devices, fleet.chunk)
-            self._held_out = fleet.replicate((Samples(*newcomers.train), Samples(*newcomers.test), newcomers.numbers))
+            train, test = (newcomers.placed(part, fleet.same) for part in ("train", "test"))
+            self._held_out = (train, test, fleet.replicate(newcomers.numbers))
             self._new = jax.jit(
                 self._joining.shard_map(self._score_newcomers, in_specs=P(), out_specs=P(CLIENTS)),
             )

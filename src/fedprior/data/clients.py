@@ -7,8 +7,8 @@ range of it, and batch order is a pure function of (seed, client, step).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,13 @@ class Federation:
     fingerprint: str
     vectors: np.ndarray | None = None  # word vectors, for models of text
     clients: np.ndarray | None = None  # [N] their numbers in the partition; None: 0, 1, ..., all of them
+    _placed: dict[Any, Samples] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def placed(self, part: str, sharding: jax.sharding.Sharding) -> Samples:
+        """The samples of a part ("train", "test", "validation") on devices: one copy for all engines that ask."""
+        if (part, sharding) not in self._placed:
+            self._placed[part, sharding] = jax.device_put(Samples(*getattr(self, part)), sharding)
+        return self._placed[part, sharding]
 
     @property
     def n_clients(self) -> int:

@@ -40,7 +40,7 @@ class FedAMP(Method):
         "lam": "unknown for PRIOR: to be tuned",
         "sigma": "unknown for PRIOR: the median squared distance",
         "a": "unknown for PRIOR: see keep",
-        "keep": "the paper needs a self-weight of at least 0; half keeps clients apart",
+        "keep": "the paper needs a self-weight of at least 0; ours: a tenth",
     }
     ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"lam": (0.1, 1.0, 5.0), "keep": (0.1, 0.5)}
 
@@ -50,7 +50,7 @@ class FedAMP(Method):
     lam: float = 1.0
     sigma: float | None = None
     a: float | None = None
-    keep: float = 0.5
+    keep: float = 0.1
 
     def rules(self) -> list[tuple[str, str, bool]]:
         """Positive scales, and a share of oneself."""

@@ -41,6 +41,22 @@ def test_a_curve_for_every_model_and_none_twice(tmp_path: Path, monkeypatch: pyt
     assert "own test" in axes.get_ylabel()
 
 
+def test_more_methods_than_colours_get_a_panel_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(figures, "save", lambda figure, path: drawn.append(figure))
+    many = {f"m{k}": {0: series(60 + k, 40 if k % 2 else None)} for k in range(len(figures.COLORS) + 1)}
+    figures.learning_curves("task", many, tmp_path / "curves.png")
+    panels = [axes for axes in drawn[0].axes if axes.get_visible()]
+    assert [axes.get_title(loc="left") for axes in panels] == list(many)
+    for k, axes in enumerate(panels):
+        own = {line.get_label(): line for line in axes.lines if line.get_label() in ("personal", "global")}
+        assert list(own) == (["global", "personal"] if k % 2 else ["personal"])
+        assert own["personal"].get_ydata().tolist() == [60 + k, 61 + k]
+        assert len(axes.lines) == len(many) + len(own)  # the others in grey
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["personal", "global"]
+    drawn[0].canvas.draw()  # a warning that the panels do not fit would be an error
+
+
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")])
 def test_the_ending_names_the_format(tmp_path: Path, ending: str, start: bytes) -> None:
     path = tmp_path / "new" / f"curves.{ending}"

@@ -24,33 +24,77 @@ COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#BB
 def learning_curves(task: str, runs: dict[str, dict[int, Series]], path: Path) -> None:
     """Accuracy on the clients' own test samples against the round: mean over seeds with a band of one deviation.
 
-    Personal models are drawn solid, global models dashed, in one colour per method.
+    Personal models are drawn solid, global models dashed: in one picture with a colour per method, or, if there are more
+    methods than colours, in a panel per method before the personal models of all the others in grey.
     """
-    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    curves = {method: _curves(by_seed) for method, by_seed in runs.items()}
+    together = len(runs) <= len(COLORS)
+    columns = 1 if together else 5
+    lines = -(-len(runs) // columns)
+    size = (8.0, 4.8) if together else (12.0, 1.0 + 1.9 * lines)
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for color, (method, by_seed) in zip([COLORS[i % len(COLORS)] for i in range(len(runs))], runs.items(), strict=True):
-        drawn: list[np.ndarray] = []
-        for model, style in (("global", "--"), ("personal", "-")):
-            curves = [series.get((model, "own", "weighted"), {}) for series in by_seed.values()]
-            rounds = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
-            if not rounds:
-                continue
-            values = np.array([[curve[t] for t in rounds] for curve in curves])
-            mean, spread = values.mean(0), values.std(0, ddof=1) if len(values) > 1 else np.zeros(len(rounds))
-            if any(np.array_equal(mean, other) for other in drawn):
-                continue  # FedAvg's personal model is its global one
-            drawn.append(mean)
-            axes.plot(rounds, mean, style, color=color, linewidth=1.6, label=f"{method}, {model}")
-            axes.fill_between(rounds, mean - spread, mean + spread, color=color, alpha=0.15, linewidth=0)
+    if together:
+        axes = figure.add_subplot()
+        for color, (method, models) in zip(COLORS, curves.items(), strict=False):
+            for model, curve in models.items():
+                _draw(axes, model, curve, color, f"{method}, {model}")
+        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        panels = [axes]
+    else:
+        grid = figure.subplots(lines, columns, sharex=True, sharey=True)
+        panels = list(grid.flat)[: len(runs)]
+        for empty in list(grid.flat)[len(runs) :]:
+            empty.set_visible(False)
+        for axes, (method, models) in zip(panels, curves.items(), strict=True):
+            for other in curves.values():
+                if "personal" in other:
+                    axes.plot(*other["personal"][:2], color="#DDDDDD", linewidth=0.8, zorder=1)
+            for model, curve in models.items():
+                _draw(axes, model, curve, COLORS[0] if model == "personal" else COLORS[1], model)
+            axes.set_title(method, fontsize=9, loc="left")
+        ends = [curve[1][-1] for models in curves.values() for curve in models.values()]
+        if ends:  # where they end is what they differ in; the first rounds may lie below
+            panels[0].set_ylim(max(0.0, min(ends) - 10), max(ends) + 2)
+        handles = {line.get_label(): line for axes in panels for line in axes.get_lines()}
+        shown = {model: handles[model] for model in ("personal", "global") if model in handles}
+        figure.legend(shown.values(), shown.keys(), frameon=False, loc="outside upper right", ncols=2, fontsize=9)
+    for axes in panels:
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
     seeds = max(len(by_seed) for by_seed in runs.values())
-    axes.set_xlabel("round")
-    axes.set_ylabel("accuracy on own test samples, weighted (%)")
-    axes.set_title(f"{task}: mean and one standard deviation over {seeds} seed{'s' if seeds > 1 else ''}", loc="left")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    title = f"{task}: mean and one standard deviation over {seeds} seed{'s' if seeds > 1 else ''}"
+    if together:
+        panels[0].set(xlabel="round", ylabel="accuracy on own test samples, weighted (%)")
+        panels[0].set_title(title, loc="left")
+    else:
+        figure.supxlabel("round", fontsize=10)
+        figure.supylabel("accuracy on own test samples, weighted (%)", fontsize=10)
+        figure.suptitle(title, fontsize=12, x=0.01, ha="left")
     save(figure, path)
+
+
+Curve = tuple[list[int], np.ndarray, np.ndarray]  # rounds, mean and deviation over seeds
+
+
+def _curves(by_seed: dict[int, Series]) -> dict[str, Curve]:
+    """A method's global and personal curves; a personal model that is the global one is not drawn twice."""
+    found: dict[str, Curve] = {}
+    for model in ("global", "personal"):
+        curves = [series.get((model, "own", "weighted"), {}) for series in by_seed.values()]
+        rounds = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
+        values = np.array([[curve[t] for t in rounds] for curve in curves])
+        if not rounds or any(np.array_equal(values.mean(0), mean) for _, mean, _ in found.values()):
+            continue
+        found[model] = (rounds, values.mean(0), values.std(0, ddof=1) if len(values) > 1 else np.zeros(len(rounds)))
+    return found
+
+
+def _draw(axes: Axes, model: str, curve: Curve, color: str, label: str) -> None:
+    rounds, mean, spread = curve
+    style = "-" if model == "personal" else "--"
+    axes.plot(rounds, mean, style, color=color, linewidth=1.6, label=label, zorder=3)
+    axes.fill_between(rounds, mean - spread, mean + spread, color=color, alpha=0.15, linewidth=0, zorder=2)
 
 
 def client_differences(found: Comparison, path: Path) -> None:

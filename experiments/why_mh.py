@@ -1,6 +1,6 @@
 """Which switch carries mh's gain? Each switch of the released mh turned by itself, against pFedMe.
 
-    python benchmarks/why_mh.py --tasks mnist-mclr fmnist-mclr digits-dnn --seeds 5 --out runs/why-mh
+    python experiments/why_mh.py --tasks mnist-mclr fmnist-mclr digits-dnn --seeds 5 --out runs/why-mh
 
 Resumable: finished runs are reused, a stopped one goes on. Prints one markdown table per task: personal and global models,
 own test, weighted, last round; mean ± standard deviation over seeds, and the paired difference of the personal models from

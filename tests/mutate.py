@@ -59,6 +59,7 @@ def pytest(folder: Path, *tests: str) -> tuple[int, str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,  # an error that makes a loop endless must not hold up the rest
     )
     where = run([sys.executable, "-c", "import importlib.util as u; print(u.find_spec('fedprior').origin)"]).stdout
     if not Path(where.strip()).is_relative_to(folder):
@@ -81,7 +82,10 @@ def attempt(mutation: Mutation) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = copy_package(Path(folder)) / mutation.file
         file.write_text(mutation.plant(file.read_text()))
-        return verdict(*pytest(Path(folder).resolve(), mutation.test))
+        try:
+            return verdict(*pytest(Path(folder).resolve(), mutation.test))
+        except subprocess.TimeoutExpired:
+            return "NO ASSERTION (it did not end)"
 
 
 def main(methods: Sequence[str]) -> int:

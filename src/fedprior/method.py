@@ -15,7 +15,7 @@ from jax import Array
 from fedprior.errors import FedpriorError as FedpriorError
 from fedprior.problem import Batch as Batch
 from fedprior.problem import Problem as Problem
-from fedprior.vectors import OPTIMIZERS, Tree, Vector, stack_one
+from fedprior.vectors import OPTIMIZERS, Tree, Vector, stack_one, weighted_mean
 
 Info = dict[str, Array]  # scalar diagnostics of one client's round; never part of any state
 Mixture = tuple[Array, Vector]  # weights [M] and models [M, ...]: a personal model is a mixture of M
@@ -72,8 +72,11 @@ class Method:
         raise NotImplementedError
 
     def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
-        """The server's work in a round: uploads [S, ...] of clients ids [S], weights [S] summing to one."""
-        raise NotImplementedError
+        """The server's work in a round: uploads [S, ...] of clients ids [S], weights [S] summing to one.
+
+        Where a method says nothing else, their weighted mean, as in FedAvg.
+        """
+        return weighted_mean(ups, weights)
 
     def global_model(self, server: Tree) -> Vector | None:
         """G: the one model for all, or None where the method has none."""

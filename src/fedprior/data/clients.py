@@ -50,9 +50,10 @@ class Federation:
 
     def placed(self, part: str, sharding: jax.sharding.Sharding) -> Samples:
         """The samples of a part ("train", "test", "validation") on devices: one copy for all engines that ask."""
-        if (part, sharding) not in self._placed:
-            self._placed[part, sharding] = jax.device_put(Samples(*getattr(self, part)), sharding)
-        return self._placed[part, sharding]
+        key = (part, sharding, jnp.result_type(float))  # what is copied depends on whether JAX is in double precision
+        if key not in self._placed:
+            self._placed[key] = jax.device_put(Samples(*getattr(self, part)), sharding)
+        return self._placed[key]
 
     @property
     def n_clients(self) -> int:

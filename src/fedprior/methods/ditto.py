@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from jax import Array, lax
 
 from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, weighted_mean
+from fedprior.vectors import Tree, Vector
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,6 @@ class Ditto(Method):
 
         (v, w), _ = lax.scan(step, (client, down), data.draw(self.R))
         return v, w, {"moved": (w - down).norm(), "personal": (v - down).norm()}
-
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
-        """w <- sum_i p_i w_i."""
-        return weighted_mean(ups, weights)
 
     def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
         """v_i."""

@@ -12,7 +12,7 @@ import optax
 from jax import Array
 
 from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, optimize, optimizer, weighted_mean
+from fedprior.vectors import Tree, optimize, optimizer
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,6 @@ class FedAvg(Method):
             optimizer(self.optimizer, self.alpha),
         )
         return client, w, {"moved": (w - down).norm()}
-
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
-        """w <- sum_i p_i w_i."""
-        return weighted_mean(ups, weights)
 
     def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
         """The received w."""

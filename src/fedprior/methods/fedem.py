@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fedprior.method import Batch, Data, FedpriorError, Info, Method, Mixture, Problem
-from fedprior.vectors import Tree, Vector, optimize, optimizer, row, weighted_mean
+from fedprior.vectors import Tree, Vector, optimize, optimizer, row
 
 JOIN_STEPS = 10  # EM steps on pi for a newcomer
 
@@ -96,10 +96,6 @@ class FedEM(Method):
         learners = lax.map(train, (down, jnp.moveaxis(q, 1, 0)))
         pi = self._mixture(problem, client, down, data)
         return pi, learners, {"moved": (learners - down).norm(), "largest": jnp.max(pi)}
-
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
-        """w_m <- sum_i p_i w_im, over the clients of this round only."""
-        return weighted_mean(ups, weights)
 
     def global_model(self, server: Tree) -> None:
         """There are M."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from jax import Array, lax
 
 from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, weighted_mean
+from fedprior.vectors import Tree, Vector
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,6 @@ class PerFedAvg(Method):
 
         w, _ = lax.scan(meta_step, down, data.draw(batches * self.R).reshape(self.R, batches, -1))
         return client, w, {"moved": (w - down).norm()}
-
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
-        """w <- sum_i p_i w_i."""
-        return weighted_mean(ups, weights)
 
     def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
         """The received w, adapted on training batches; not kept."""

@@ -17,7 +17,7 @@ import optax
 from jax import Array, lax
 
 from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, noise, optimizer, polynomial, weighted_mean
+from fedprior.vectors import Tree, Vector, noise, optimizer, polynomial
 
 # log(1 + e) / e on [0, 1], to 1e-8: a third of the time of the compiler's log1p
 LOG1P = (
@@ -145,10 +145,6 @@ class PFedBayes(Method):
         ((q, q_w), memory), _ = lax.scan(iterate, start, (data.draw(self.R), jax.random.split(key, self.R)))
         info = {"moved": (q_w["m"] - down["m"]).norm(), "personal": (q["m"] - q_w["m"]).norm()}
         return {"q": q, "memory": memory if self.keep else None}, q_w, info
-
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
-        """The mean of means and of rhos."""
-        return weighted_mean(ups, weights)
 
     def global_model(self, server: Tree) -> Vector:
         """The mean weights m."""

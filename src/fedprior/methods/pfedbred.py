@@ -19,7 +19,7 @@ from fedprior.method import Data, Info, Method, Mixture, Problem, single
 from fedprior.priors.bregman import Prior, check_prior
 from fedprior.priors.families import PRIORS, find_prior
 from fedprior.priors.means import MEANS, Mean, find_mean
-from fedprior.vectors import OPTIMIZERS, Tree, Vector, weighted_mean
+from fedprior.vectors import OPTIMIZERS, Tree, Vector
 
 PAPER: dict[str, Any] = {
     "start": "theta",
@@ -197,10 +197,6 @@ class PFedBreD(Method):
         (w, theta), _ = lax.scan(iterate, (w0, theta0), picks)
         kept = {"theta": theta, "memory": w if self._remembers else None}
         return kept, w, {"moved": (w - down).norm(), "personal": (theta - w).norm()}
-
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
-        """w <- sum_i p_i w_i."""
-        return weighted_mean(ups, weights)
 
     def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
         """theta_i."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 from jax import Array, lax
 
 from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, weighted_mean
+from fedprior.vectors import Tree, Vector
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,6 @@ class PFedMe(Method):
 
         (w, theta), _ = lax.scan(iterate, (down, client), data.draw(self.R))
         return theta, w, {"moved": (w - down).norm(), "personal": (theta - w).norm()}
-
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
-        """w <- sum_i p_i w_i."""
-        return weighted_mean(ups, weights)
 
     def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
         """theta_i."""

@@ -39,7 +39,7 @@ class FedEM(Method):
         "R": "PRIOR, section 5",
         "alpha": "PRIOR, section 5; FedEM's code: 0.03 with decay",
     }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"alpha": (0.01, 0.03)}
+    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"alpha": (0.01, 0.03, 0.1)}
 
     M: int = 3
     R: int = 20

@@ -53,7 +53,7 @@ class FedU(Method):
         "eta": "FedU's code: 0.01 (MNIST), 0.03 (CIFAR-10)",
         "graph": "FedU's code: random for MNIST and CIFAR-10",
     }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"eta": (0.01, 0.03, 0.1)}
+    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"eta": (0.01, 0.03, 0.1, 0.3, 1.0)}
 
     R: int = 20
     alpha: float = 0.01

@@ -69,7 +69,7 @@ def settings_and_costs(task: str, names: list[str], swept: dict[str, dict[str, A
         chosen = swept[name]["chosen"] if name in swept else {}
         tried = {key: ", ".join(f"{value:g}" for value in make(name).ranges[key]) for key in chosen}
         text = "; ".join(f"{key} = {written(value)} ({tried[key]})" for key, value in chosen.items()) or "-"
-        numbers = [f"{cost[key]:g}" for key in ("gradients", "hvps", "forward", "down", "up", "state")]
+        numbers = [f"{cost[key]:.4g}" for key in ("gradients", "hvps", "forward", "down", "up", "state")]
         lines.append(f"| {name} | {text} | {' | '.join(numbers)} |")
     return lines
 

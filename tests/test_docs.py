@@ -59,6 +59,7 @@ def test_commands_name_things_that_exist(command: str) -> None:
     values = context.params
     task = values.get("task")
     names = values.get("method") or ["mh"]
+    names = list(methods.METHODS) if "all" in names else names
     if task in task_names():
         configure(
             task,

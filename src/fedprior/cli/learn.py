@@ -1,8 +1,7 @@
-"""The command line. Results go to stdout; progress, warnings and errors go to stderr."""
+"""The commands that train: run and sweep."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import signal
@@ -10,26 +9,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
-import click
 import typer
-from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
-from rich.table import Table as RichTable
 
-import fedprior
 from fedprior import methods as registry
-from fedprior.analysis import compare as comparing
-from fedprior.analysis import figures, partitions, tables
-from fedprior.cost import SAMPLES, measure, work_text
-from fedprior.data.clients import CHUNK
-from fedprior.data.sources import load
+from fedprior.analysis import figures, tables
+from fedprior.cli.program import STOPPED, Settings, TaskName, app, assignments, err, out, warn
 from fedprior.errors import FedpriorError, unknown
-from fedprior.experiment import Budget, configure, open_task, parse, parse_assignment, read_task, split, task_names
+from fedprior.experiment import Budget, configure, open_task, parse_assignment
 from fedprior.records import RunFolder, replace_file
 from fedprior.run import Diverged, Progress, Trial
 from fedprior.sweep import (
@@ -44,55 +35,8 @@ from fedprior.sweep import (
     try_all,
 )
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Personalized federated learning with personalized priors.\n\nStart with: fedprior run digits-mclr",
-)
-out, err = Console(), Console(stderr=True)
-STOPPED = 130  # the exit code after Ctrl-C
 DEFAULT_METHODS = ("fedavg", "pfedme", "mh")
 ALL = "all"  # stands for every method
-
-TaskName = Annotated[
-    str, typer.Argument(metavar="TASK", help="A task (see `fedprior tasks`) or a TOML file of your own.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change a setting of the task (rounds, aggregated, beta, partition.labels, ...) or a hyper-parameter of every "
-        "method that has it (lam, eta, K, ...). May be repeated.",
-    ),
-]
-
-
-def _assignments(settings: list[str] | None) -> dict[str, Any]:
-    return dict(parse_assignment(text) for text in settings or [])
-
-
-def _warn(text: str) -> None:
-    err.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
-
-
-@contextmanager
-def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C finish the round at hand and keep the run resumable; a second Ctrl-C stops at once."""
-    asked = False
-
-    def ask(number: int, frame: object) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-        err.print("stopping after this round; press Ctrl-C again to stop at once")
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @app.command()
@@ -153,7 +97,7 @@ def run(
     given = [*(["local"] if local else []), *(method or DEFAULT_METHODS)]
     every = [name for name in registry.METHODS if local or name != "local"] if ALL in given else []
     names = list(dict.fromkeys([*(name for name in given if name != ALL), *every]))
-    chosen = _assignments(settings)
+    chosen = assignments(settings)
     if rounds is not None:
         chosen["rounds"] = rounds
     if budget is not None:
@@ -167,7 +111,7 @@ def run(
         raise FedpriorError("rounds and budget both say how long to run; choose one of them")
     for name, m in built.items():
         for idle in m.idle():
-            _warn(f"{name}: {idle} is valid but switches that part off")
+            warn(f"{name}: {idle} is valid but switches that part off")
     opened = open_task(experiment)
     trials = []
     for name, m in built.items():
@@ -176,7 +120,7 @@ def run(
         except FedpriorError as error:
             if name in given:
                 raise
-            _warn(f"{name} is left out: {error}")
+            warn(f"{name} is left out: {error}")
     if experiment.beta != 1 and not any(trial.beta != 1 for trial in trials):
         raise FedpriorError(
             f"beta = {experiment.beta:g} acts on a global model, and none of {', '.join(names)} has one"
@@ -222,7 +166,7 @@ def run(
                     bars.remove_task(bar)
                     raise
                 for warning in result.warnings:
-                    _warn(f"{trial.name}, seed {seed}: {warning}")
+                    warn(f"{trial.name}, seed {seed}: {warning}")
                 runs.setdefault(trial.name, {})[seed] = tables.series_of(result.rows)
                 stopped = not result.finished or should_stop()
                 if stopped:
@@ -282,7 +226,7 @@ def sweep(
 
       fedprior sweep mnist-mclr -m mh -m pfedme --grid lam=5,15,30 --grid alpha=0.003,0.01,0.03 --seeds 3
     """
-    names, chosen = list(dict.fromkeys(method)), _assignments(settings)
+    names, chosen = list(dict.fromkeys(method)), assignments(settings)
     if rounds is not None:
         chosen["rounds"] = rounds
     experiment, _ = configure(task, names, chosen)
@@ -290,7 +234,7 @@ def sweep(
     cells = plan(experiment, names, chosen, read_grid(grid or []))
     every = list(itertools.chain(*cells.values()))
     for idle in dict.fromkeys(f"{cell.name}: {text}" for cell in every for text in cell.method.idle()):
-        _warn(f"{idle} is valid but switches that part off")
+        warn(f"{idle} is valid but switches that part off")
     opened = open_task(experiment)
     with _stoppable() as should_stop, _bars() as bars:
         bar = {name: bars.add_task(name, total=len(own), accuracy="") for name, own in cells.items()}
@@ -302,9 +246,7 @@ def sweep(
             bars.update(bar[cell.name], advance=1, accuracy="")
 
         try:
-            finished = try_all(
-                opened, every, seeds, folder, watch=watch, done=done, warn=_warn, should_stop=should_stop
-            )
+            finished = try_all(opened, every, seeds, folder, watch=watch, done=done, warn=warn, should_stop=should_stop)
         except KeyboardInterrupt:  # the second Ctrl-C
             finished = False
         except FedpriorError:
@@ -409,222 +351,20 @@ def _report(
         out.print(f"curves: {picture}    records: {folder / task}", soft_wrap=True, highlight=False)
 
 
-@app.command()
-def tasks(
-    name: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Show one task whole, with its sources.")] = None,
-) -> None:
-    """List the tasks, or show one with where each of its values comes from."""
-    if name is not None:
-        experiment = parse(read_task(name), f"task '{name}'")
-        table = RichTable(
-            "key", "value", "where it comes from", title=f"{name}: {experiment.about}", title_justify="left"
-        )
-        shown = experiment.model_dump(exclude={"why", "about", "name", "method"}, exclude_unset=True)
-        for key, value in {**shown, **experiment.method}.items():
-            text = ", ".join(f"{k} = {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-            table.add_row(key, text, experiment.why.get(key, ""))
-        out.print(table)
-        return
-    table = RichTable("task", "rounds", "S", "batch", "about", title="tasks", title_justify="left")
-    for task in task_names():
-        e = parse(read_task(task), f"task '{task}'")
-        table.add_row(task, str(e.rounds), str(e.aggregated or "all"), str(e.batch), e.about)
-    out.print(table)
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C finish the round at hand and keep the run resumable; a second Ctrl-C stops at once."""
+    asked = False
 
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        err.print("stopping after this round; press Ctrl-C again to stop at once")
 
-@app.command()
-def methods(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[METHOD]", help="Show one method's defaults and sources.")
-    ] = None,
-) -> None:
-    """List the methods with what they cost, or show one's defaults and where they come from."""
-    if name is not None:
-        built = registry.make(name)
-        table = RichTable(
-            "setting", "default", "where it comes from", title=f"{name}: {built.paper}", title_justify="left"
-        )
-        for key in registry.keys(name):
-            value = (
-                built.switch(key) if hasattr(built, "switch") and getattr(built, key) is None else getattr(built, key)
-            )
-            table.add_row(
-                key, str(value), built.sources.get(key, "the method's name" if key in ("mean", "order") else "")
-            )
-        out.print(table)
-        out.print(f"participation: {' or '.join(built.participation)} (the first is the default)", highlight=False)
-        return
-    made = {name: registry.make(name) for name in registry.METHODS}
-    costs = {name: measure(built) for name, built in made.items()}
-    products = " (h: Hessian-vector products)" if any(cost.hvps for cost in costs.values()) else ""
-    table = RichTable(
-        title="methods: cost per client and round, counted at the defaults",
-        caption=f"grads: gradients of the loss on a batch{products}; fwd: other evaluations of the model, on a batch or on "
-        f"up to {CHUNK} samples of a pass over all (counted for a client of {SAMPLES}); down, up, kept: numbers received, "
-        "sent and kept between rounds, in units of the model's size; trains: who does, unless told otherwise",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for heading in ("method", "grads", "fwd", "down", "up", "kept", "trains", "paper"):
-        number = heading in ("grads", "fwd", "down", "up", "kept")
-        table.add_column(heading, no_wrap=heading != "paper", justify="right" if number else "left")
-    for method, built in made.items():
-        cost = costs[method]
-        floats = (f"{round(x, 2):g}" for x in (cost.down, cost.up, cost.state))
-        work = (work_text(cost.gradients, cost.hvps), str(cost.forward))
-        table.add_row(method, *work, *floats, built.participation[0], built.paper)
-    out.print(table)
-    out.print("The defaults and where each comes from: fedprior methods NAME", highlight=False)
-
-
-@app.command()
-def partition(
-    task: TaskName,
-    plot: Annotated[Path | None, typer.Option(help="Draw the label distribution and sizes into this file.")] = None,
-    settings: Settings = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the statistics as one JSON object.")] = False,
-) -> None:
-    """Show how a task's data is parted among its clients."""
-    experiment, _ = configure(task, [], _assignments(settings))
-    source = load(experiment.data.source, normalize=experiment.data.normalize)
-    parted = split(source, experiment)
-    found = partitions.statistics(parted, source.n_classes)
-    if plot is not None:
-        replace_file(plot, lambda p: partitions.picture(parted, source.n_classes, p, experiment.name))
-    if as_json:
-        sys.stdout.write(json.dumps(found, indent=1) + "\n")
-        return
-    table = RichTable("", "value", title=f"{experiment.name}: {experiment.partition['kind']}", title_justify="left")
-    for key, value in found.items():
-        table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:.3f}")
-    out.print(table)
-    if plot is not None:
-        out.print(f"picture: {plot}", soft_wrap=True, highlight=False)
-
-
-@app.command()
-def table(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders with runs.")],
-    format: Annotated[str, typer.Option(help="text, markdown, latex or csv (csv holds every number).")] = "text",
-    at: Annotated[
-        str, typer.Option("--round", help="Which round is reported: last, last10, validation or best.")
-    ] = "last",
-) -> None:
-    """Print the table of runs that are already there."""
-    if format not in tables.FORMATS:
-        raise unknown("format", format, tables.FORMATS)
-    if at not in tables.ROUNDS:
-        raise unknown("round", at, tables.ROUNDS)
-    for task, found in tables.collect_runs(folders, _warn).items():
-        about = {method: tables.facts(next(iter(runs.values())).folder.config) for method, runs in found.items()}
-        results = tables.summarize(tables.series_by_seed(found), about)
-        if format == "text":
-            out.print(tables.rich_table(task, results, at))
-        else:
-            sys.stdout.write(tables.render(task, results, at, format) + "\n")
-        if "local" not in results:
-            _warn(f"{task} has no Local-only runs to compare with; add them with: fedprior run {task} -m local")
-
-
-@app.command()
-def compare(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders with runs of one task.")],
-    against: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The reference method (default: local, else the first).")
-    ] = None,
-    model: Annotated[str, typer.Option(help="Which models are compared: personal or global.")] = "personal",
-    at: Annotated[
-        str, typer.Option("--round", help="Which round is compared: last, last10, validation or best.")
-    ] = "last",
-    format: Annotated[str, typer.Option(help="text, markdown or csv (csv holds every mean and count).")] = "text",
-    plot: Annotated[Path | None, typer.Option(help="Draw every client's differences into this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object on stdout.")] = False,
-) -> None:
-    """Compare the methods of a task client by client, from runs that are already there.
-
-    Whom does a method help, and by how much? Differences are paired: the same client, the same seed, the same test samples.
-    Two tables: differences from the reference with wins and losses, and how evenly accuracy is spread over clients.
-    """
-    if format not in comparing.FORMATS:
-        raise unknown("format", format, comparing.FORMATS)
-    found = comparing.compare(folders, against=against, model=model, choice=at, warn=_warn)
-    if plot is not None:
-        figures.client_differences(found, plot)
-    if as_json:
-        sys.stdout.write(json.dumps(dataclasses.asdict(found), indent=1) + "\n")
-    elif format == "text":
-        differences, fairness = comparing.rich_tables(found)
-        out.print(differences, "", fairness, sep="\n")
-        if plot is not None:
-            out.print(f"picture: {plot}", soft_wrap=True, highlight=False)
-    else:
-        sys.stdout.write(comparing.render(found, format) + "\n")
-
-
-@app.command()
-def theory(
-    folder: Annotated[Path, typer.Option("--out", help="Where the pictures and theory.json go.")] = Path("theory"),
-    seeds: Annotated[int, typer.Option(min=2, help="Runs per point where clients are sampled.")] = 5,
-) -> None:
-    """Measure the paper's two theorems on problems whose answer is known: a table and a picture each."""
-    import jax
-
-    from fedprior.analysis import theory as numbers
-
-    with jax.enable_x64(True), err.status("measuring (a few minutes) ..."):
-        found: dict[str, numbers.Table] = {
-            "rate": numbers.rate(seeds=seeds),
-            "radius": numbers.radius(),
-            "step": numbers.step(),
-        }
-        by_steps = {local: numbers.step_bound(numbers.quadratic(lam=2.0), local) for local in (1, 2, 5, 20)}
-        found["bounds"] = [
-            {"constant": name, **{f"R = {local}": values[name] for local, values in by_steps.items()}}
-            for name in by_steps[1]
-        ]
-        paths = numbers.draw(found["rate"], found["radius"], found["step"], folder)
-    titles = {
-        "rate": "(a) error of the average iterate against T",
-        "radius": "(b) squared distance of personal models from w* against lambda",
-        "step": "(c) error after 300 rounds at multiples of Theorem 1's step bound",
-        "bounds": "(c) Theorem 1's constants at lambda = 2",
-    }
-    for key, rows in found.items():
-        shown = RichTable(title=titles[key], title_justify="left", box=box.SIMPLE)
-        for name in rows[0]:
-            shown.add_column(name, justify="right")
-        for row in rows:
-            shown.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
-        out.print(shown)
-    for problem, s, slope, half in numbers.slopes(found["rate"]):
-        out.print(f"{problem}, S = {s}: slope {slope:.2f} ± {half:.2f} (95 %)", highlight=False)
-    replace_file(folder / "theory.json", lambda p: p.write_text(json.dumps(found, indent=1) + "\n"))
-    out.print(f"pictures: {', '.join(map(str, paths))}", soft_wrap=True, highlight=False)
-
-
-@app.callback(invoke_without_command=True)
-def _version(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    if version:
-        out.print(fedprior.__version__, highlight=False)
-    elif context.invoked_subcommand is None:
-        out.print(context.get_help())
-
-
-def main() -> NoReturn:
-    """Run the command line; a problem with the input is one line on stderr and exit code 2."""
+    before = signal.signal(signal.SIGINT, ask)
     try:
-        code = app(standalone_mode=False) or 0
-    except (FedpriorError, OSError, click.ClickException) as error:
-        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        err.print(f"[red]error:[/red] {escape(' '.join(text.splitlines()))}", soft_wrap=True, highlight=False)
-        code = 2
-    if code == STOPPED:
-        err.print("stopped; the same command with --resume goes on from here", soft_wrap=True)
-    sys.exit(code)
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

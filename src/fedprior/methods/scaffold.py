@@ -70,8 +70,8 @@ class Scaffold(Method):
             return y - self.alpha * (problem.grad(y, data.batch(pick)) + correction), None
 
         y, _ = lax.scan(step, w, data.draw(self.R))
-        c_new = client - c + (w - y) / (self.R * self.alpha)
-        return c_new, {"w": y - w, "c": c_new - client}, {"moved": (y - w).norm(), "correction": correction.norm()}
+        change = (w - y) / (self.R * self.alpha) - c  # of c_i; as c_i+ - c_i it would make the compiler copy all states
+        return client + change, {"w": y - w, "c": change}, {"moved": (y - w).norm(), "correction": correction.norm()}
 
     def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
         """Both means are plain, as in the paper; that of c counts the clients that did not take part."""

@@ -268,9 +268,9 @@ class Engine:
         if self.participation == "all":
             owner, rank = self._owners(ids)
             at = owner * min(self.aggregated, self.fleet.block) + rank
+            in_order = jax.tree.map(lambda *x: jnp.concatenate(x)[at], *ups)
         else:
-            at = jnp.arange(len(ids))
-        in_order = jax.tree.map(lambda *x: jnp.concatenate(x)[at], *ups)
+            in_order = jax.tree.map(lambda *x: jnp.concatenate(x)[: len(ids)], *ups)
         server = merge_of_one_round(self.method, home, in_order, ids, sizes[ids], self.weights)
         trained = self.fleet.n_clients if self.participation == "all" else len(ids)
         average = jax.tree.map(lambda *x: jnp.sum(jnp.concatenate(x)) / trained, *info)

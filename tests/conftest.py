@@ -7,10 +7,14 @@ from pathlib import Path
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import hypothesis
 import jax
 import pytest
 
 import fedprior  # noqa: F401  (configures JAX)
+
+hypothesis.settings.register_profile("the same every time", derandomize=True)
+hypothesis.settings.load_profile("the same every time")
 
 
 @pytest.fixture

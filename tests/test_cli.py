@@ -387,6 +387,7 @@ def test_a_setting_that_does_nothing_is_warned_about(tmp_path: Path) -> None:
     assert "meg" in idle.out
 
 
+@pytest.mark.slow
 def test_a_diverging_run_stops_and_the_others_go_on(tmp_path: Path) -> None:
     command = ("run", "digits-mclr", "-m", "pfedme", "-m", "fedavg", "--rounds", "3", *QUICK, "--set", "alpha=1e9")
     outcome = fedprior(*command, "--json", "--out", tmp_path, "--checkpoint-seconds", "0")

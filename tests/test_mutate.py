@@ -30,6 +30,7 @@ def test_a_mutation_must_match_once() -> None:
             mutation.plant("x = x - 1\n")
 
 
+@pytest.mark.slow
 def test_only_a_failed_assertion_catches(tmp_path: Path) -> None:
     """On a package and a test of a line each; the copy is imported although fedprior is installed."""
     test = tmp_path / "test_sign.py"

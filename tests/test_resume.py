@@ -62,6 +62,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(alone: Path, tmp_path: Path, how
     assert len(kill_run.checkpoints(tmp_path)) == records.KEPT
 
 
+@SLOW
 def test_ctrl_c_ends_the_round_and_says_how_to_go_on(alone: Path, tmp_path: Path) -> None:
     stopped = kill_run.start(tmp_path, Blow("renamed", 4, signals=(int(signal.SIGINT),)))
     assert stopped.returncode == 130

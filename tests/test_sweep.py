@@ -65,7 +65,7 @@ class Shrunk(PFedMe):
             *("mh", {"eta": [0.01, 0.2], "eta_alpha": [0.01, 0.3]}, {"alpha": 0.05}, {}), marks=pytest.mark.slow
         ),
         pytest.param(*("local", {"alpha": [0.02, 0.2]}, {"optimizer": "adam"}, {}), marks=pytest.mark.slow),
-        ("shrunk", {"part": [1.0, 0.0]}, {}, {"participation": "sampled"}),
+        pytest.param(*("shrunk", {"part": [1.0, 0.0]}, {}, {"participation": "sampled"}), marks=pytest.mark.slow),
     ],
 )
 def test_cells_share_a_program_and_agree_with_plain_runs(

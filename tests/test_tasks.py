@@ -22,7 +22,7 @@ TASKS = {  # task: clients, training samples where the split is exactly known, p
 }
 
 
-QUICK = ("mnist-mclr", "femnist-dnn")  # two sources, two models; the rest with the slow tests
+QUICK = ("mnist-mclr",)  # the rest with the slow tests
 
 
 @pytest.mark.data

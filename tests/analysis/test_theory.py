@@ -26,6 +26,7 @@ def test_optima_are_optima() -> None:
         assert setting.mu_envelope < setting.mu_f < setting.lam + setting.mu_f
 
 
+@pytest.mark.slow
 def test_full_participation_converges_to_the_optimum_at_the_linear_rate() -> None:
     """With R = 1 and S = N a round is a gradient step on F: the error falls by (1 - step mu_F)^2 or faster."""
     setting = theory.quadratic(2.0)

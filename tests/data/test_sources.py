@@ -424,7 +424,7 @@ def real(request) -> str:
     ("real", "shape", "tests"),
     [
         ("mnist", (70_000, 784), 10_000),
-        ("fashion_mnist", (70_000, 784), 10_000),
+        pytest.param("fashion_mnist", (70_000, 784), 10_000, marks=pytest.mark.slow),
         ("cifar10", (60_000, 32, 32, 3), 10_000),
         ("femnist", (16_393, 784), 1_685),
         ("sent140", (105_471, 25), None),
@@ -450,6 +450,7 @@ def test_real_data_is_what_it_is_said_to_be(real, shape, tests):
         assert source.group.max() + 1 == 85_335
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("real", ["mnist"], indirect=True)
 def test_a_kept_source_is_there_in_two_seconds(real):

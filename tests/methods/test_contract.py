@@ -28,13 +28,15 @@ def cases(pairs: list[tuple[str, str]], *marks: Any) -> list[Any]:
     return [pytest.param(*pair, marks=[pytest.mark.xdist_group("-".join(pair)), *marks]) for pair in pairs]
 
 
-# One name of every class in its default mode (and mh as released); the other names and modes with the slow tests.
+# One name of every kind in its default mode; the other names and modes with the slow tests. FedProx, Reptile and Per-FedAvg
+# differ from FedAvg, Ditto from Local, HeurFedAMP from FedAMP in the mathematics of their own tests, not in what they keep.
+ALIKE = ("fedprox", "reptile", "perfedavg", "ditto", "heurfedamp", "pfedbred")
 FIRST = {cls: name for name, (cls, _) in reversed(METHODS.items())}
-QUICK = [pair for pair in DEFAULT if pair[0] in (*FIRST.values(), "mh-released")]
+QUICK = [pair for pair in DEFAULT if pair[0] in (*FIRST.values(), "mh-released") and pair[0] not in ALIKE]
 REST = [pair for pair in DEFAULT + OTHER if pair not in QUICK]
 CASES = cases(QUICK) + cases(REST, pytest.mark.slow)
-FEW = [pair for pair in DEFAULT if pair[0] in ("fedavg", "mh-released", "fedem")]
-DEVICES = cases([*FEW, ("scaffold", "sampled"), ("fedamp", "all")])
+FEW = [pair for pair in DEFAULT if pair[0] in ("fedavg", "mh-released")]
+DEVICES = cases([*FEW, ("scaffold", "sampled")])
 DEVICES += cases([pair for pair in QUICK + REST if pair not in [case.values for case in DEVICES]], pytest.mark.slow)
 CHUNKED = cases(FEW) + cases([pair for pair in QUICK + REST if pair not in FEW], pytest.mark.slow)
 N, S = len(SIZES), 3

@@ -11,7 +11,7 @@ from fedprior.experiment import configure, method_for, open_task
 from fedprior.priors.families import PRIORS, find_prior
 from fedprior.run import Trial
 
-pytestmark = pytest.mark.xdist_group("priors-train")  # its fixtures train: once is enough
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("priors-train")]  # its fixtures train: once is enough
 
 ROUNDS = 40
 
@@ -34,12 +34,7 @@ def fedavg(task: fp.Task) -> float:
 @pytest.mark.xdist_group("priors-train")
 @pytest.mark.parametrize(
     "name",
-    ["bernoulli"]  # the family with the narrowest domain; the rest with the slow tests
-    + [
-        pytest.param(name, marks=pytest.mark.slow)
-        for name in PRIORS
-        if name not in ("gaussian", "gaussian-dense", "bernoulli")
-    ],
+    [name for name in PRIORS if name not in ("gaussian", "gaussian-dense")],
 )
 def test_each_family_trains_a_network(name: str, task: fp.Task, gaussian: fp.Result, fedavg: float) -> None:
     result = Trial(task, method_for(task.experiment, "mh", {"prior": name}), "mh").run(0)

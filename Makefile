@@ -3,25 +3,41 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 JOBS ?= 2
+# The versions to install: CONSTRAINTS=constraints-oldest.txt for the oldest allowed, CONSTRAINTS= for the newest.
+CONSTRAINTS ?= constraints.txt
+INSTALL = $(BIN)/python -m pip install --quiet $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
+# COVERAGE=1 makes `make test` measure what it covers, and fail below the floor that pyproject.toml sets.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
-.PHONY: demo test test-slow test-data mutations lint benchmark clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-quick test-slow mutations lint format benchmark clean
+
+help:  ## this list
+	@awk -F ':.*## *' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/run  ## the embedded example: four methods, three seeds, no download
 	$(BIN)/fedprior run digits-mclr --method local --method fedavg --method pfedme --method mh --seeds 3 --overwrite
 
-test: lint  ## lint, types, tests (under ten minutes on two cores)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow"
+test: lint test-quick  ## lint, types and the tests that take seconds (COVERAGE=1: and what they cover)
 
-test-slow: $(VENV)/dev  ## the checks that take minutes
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m slow
+test-quick: $(VENV)/dev  ## the tests that take seconds, without lint
+	$(PYTEST) -m "not slow" $(if $(COVERAGE),--cov=fedprior)
 
-mutations: $(VENV)/dev  ## does every method's own test notice a planted error? (minutes)
+test-slow: $(VENV)/dev  ## the tests that take minutes
+	$(PYTEST) -m slow
+
+mutations: $(VENV)/dev  ## plant an error in each method: its own tests must notice (minutes)
 	$(BIN)/python tests/mutate.py
 
-lint: $(VENV)/dev
+lint: $(VENV)/dev  ## style and types of the package, the tests and the scripts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks experiments
+
+format: $(VENV)/dev  ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 benchmark: $(VENV)/torch  ## speed and memory, as JSON
 	$(BIN)/python benchmarks/engine.py
@@ -33,17 +49,17 @@ $(VENV)/base:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	touch $@
 
-$(VENV)/run: $(VENV)/base pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+$(VENV)/run: $(VENV)/base pyproject.toml $(CONSTRAINTS)
+	$(INSTALL) --editable .
 	touch $@
 
-$(VENV)/dev: $(VENV)/base pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[dev,hub]"
+$(VENV)/dev: $(VENV)/base pyproject.toml $(CONSTRAINTS)
+	$(INSTALL) --editable ".[dev,hub]"
 	touch $@ $(VENV)/run
 
-$(VENV)/torch: $(VENV)/dev pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable ".[torch]"
+$(VENV)/torch: $(VENV)/dev pyproject.toml $(CONSTRAINTS)
+	$(INSTALL) --editable ".[torch]"
 	touch $@
 
-clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .hypothesis
+clean:  ## remove everything that these targets made
+	rm -rf $(VENV) runs .mypy_cache .ruff_cache .hypothesis .coverage

@@ -31,11 +31,13 @@ import torch_reference as reference
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedprior import models
-from fedprior.data.clients import ClientData, Federation, Samples
-from fedprior.engine import Engine, State, states_of
+from fedprior.core.vectors import Tree
+from fedprior.data.federation import Federation, Samples
+from fedprior.data.view import ClientData
+from fedprior.engine.engine import Engine
+from fedprior.engine.round import State, keys_for
 from fedprior.methods import make
-from fedprior.problem import Classifier
-from fedprior.streams import Stream, stream
+from fedprior.models.classifier import Classifier
 
 CLIENTS = {"mclr": 100, "dnn": 100, "cnn": 20, "lstm": 10}
 BATCH = {"mclr": 20, "dnn": 20, "cnn": 20, "lstm": 100}
@@ -62,15 +64,20 @@ def federation(name: str, seed: int = 0) -> tuple[Federation, np.ndarray | None]
 
 def picks(engine: Engine, state: State) -> np.ndarray:
     """The batches of the coming round [N, R, 2, B]."""
-    run = jax.random.wrap_key_data(jnp.asarray(np.array(state.seed)))
-    samples = engine.federation.train
+    seed, samples = jnp.asarray(np.array(state.seed)), engine.federation.train
 
     def of(i: jax.Array, cursor: jax.Array) -> jax.Array:
-        return ClientData(samples, i, engine.batch_size, stream(run, Stream.BATCHES, i), cursor).draw(2 * R)
+        order = keys_for(seed, jnp.int32(0), i).order  # the same in every round
+        return ClientData(samples, i, engine.batch_size, order, cursor).draw(2 * R)
 
-    n = engine.fleet.n_clients
-    found = jax.jit(jax.vmap(of))(np.arange(n), np.array(state.cursor)[:n])
-    return np.asarray(found).reshape(n, R, 2, -1)
+    n = engine.federation.n_clients
+    drawn = jax.jit(jax.vmap(of))(np.arange(n), np.array(state.cursor)[:n])
+    return np.asarray(drawn).reshape(n, R, 2, -1)
+
+
+def states_of(state: State, clients: int) -> Tree:
+    """The clients' states without idle slots, on the host."""
+    return jax.tree.map(lambda x: np.asarray(x)[:clients], jax.device_get(state.clients))
 
 
 def leaves(tree: Any) -> list[np.ndarray]:
@@ -110,15 +117,15 @@ def compare(name: str, repeats: int, processes: bool) -> dict[str, Any]:
     hyper = reference.Hyper()
     method = make("mh-released", R=R, K=K, lam=hyper.lam, alpha=hyper.alpha, alpha_m=hyper.alpha_m, eta=hyper.eta)
     clients = fed.n_clients
-    engine = Engine(problem, method, fed, batch_size=BATCH[name], aggregated=max(1, clients // 5))
+    engine = Engine(problem, method.algorithm(), fed, batch_size=BATCH[name], aggregated=max(1, clients // 5))
     state, _ = engine.step(engine.init(0))  # compiles, and moves theta and the memory away from the start
 
     params, held = leaves(state.server), states_of(state, clients)
     arguments = (
         name,
         params,
-        leaves(held["theta"]),
-        leaves(held["memory"]),
+        leaves(held.theta),
+        leaves(held.memory),
         np.asarray(fed.train.x),
         np.asarray(fed.train.y),
         picks(engine, state),
@@ -130,7 +137,7 @@ def compare(name: str, repeats: int, processes: bool) -> dict[str, Any]:
     ours = states_of(state, clients)
     apart = max(
         float(np.abs(a - b).max())
-        for ours_, theirs in ((ours["theta"], theta), (ours["memory"], w))
+        for ours_, theirs in ((ours.theta, theta), (ours.memory, w))
         for a, b in zip(leaves(ours_), theirs, strict=True)
     )
     if apart > 1e-3:
@@ -149,7 +156,7 @@ def compare(name: str, repeats: int, processes: bool) -> dict[str, Any]:
     middle, best = ({k: f(v) for k, v in times.items()} for f in (statistics.median, min))
     gradients = clients * R * (2 + K)
     flops = gradients * gradient_flops(name, params, fed, vectors)
-    found = {
+    numbers = {
         "clients": clients,
         "ratio": round(middle["torch"] / middle["fedprior"], 2),
         "ratio_best": round(best["torch"] / best["fedprior"], 2),
@@ -159,8 +166,8 @@ def compare(name: str, repeats: int, processes: bool) -> dict[str, Any]:
     }
     if processes:
         spread = min(reference.time_round(*arguments, processes=os.cpu_count() or 1, repeats=min(repeats, 3)))
-        found["ratio_processes"] = round(spread / best["fedprior"], 2)
-    return found
+        numbers["ratio_processes"] = round(spread / best["fedprior"], 2)
+    return numbers
 
 
 def main() -> None:
@@ -169,11 +176,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--one-process", action="store_true", help="skip the comparison with one process per core")
     options = parser.parse_args()
-    found = {}
+    results = {}
     for name in options.models:
-        found[name] = compare(name, options.repeats, not options.one_process)
-        print(name, json.dumps(found[name]), file=sys.stderr, flush=True)  # as it comes: LSTM alone takes minutes
-    print(json.dumps(found, indent=1))
+        results[name] = compare(name, options.repeats, not options.one_process)
+        print(name, json.dumps(results[name]), file=sys.stderr, flush=True)  # as it comes: LSTM alone takes minutes
+    print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

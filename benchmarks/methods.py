@@ -24,11 +24,12 @@ import jax
 import numpy as np
 
 from fedprior import models
-from fedprior.cost import measure
-from fedprior.data.clients import Federation, Samples
-from fedprior.engine import Engine, State
+from fedprior.data.federation import Federation, Samples
+from fedprior.engine.cost import measure
+from fedprior.engine.engine import Engine
+from fedprior.engine.round import State
 from fedprior.methods import METHODS, make
-from fedprior.problem import Classifier
+from fedprior.models.classifier import Classifier
 
 
 def federation(clients: int, samples: int = 440) -> Federation:
@@ -43,7 +44,9 @@ def federation(clients: int, samples: int = 440) -> Federation:
 
 def engine(name: str, data: Federation, aggregated: int | None = None) -> Engine:
     problem = Classifier(lambda key: models.build("dnn", {}, (784,), 10, None, key), 10)
-    return Engine(problem, make(name), data, aggregated=aggregated)  # by default everyone trains, in either mode
+    return Engine(
+        problem, make(name).algorithm(), data, aggregated=aggregated
+    )  # by default everyone trains, in either mode
 
 
 def rounds(e: Engine, state: State, count: int = 1) -> tuple[State, float]:
@@ -58,8 +61,8 @@ def compare(names: list[str], clients: int, repeats: int) -> dict[str, Any]:
     data = federation(clients)
     base = engine("fedavg", data)
     base_state, _ = rounds(base, base.init(0))
-    gradients = {name: measure(make(name), base.problem, data).gradients for name in ["fedavg", *names]}
-    found = {}
+    gradients = {name: measure(make(name).algorithm(), base.problem, data).gradients for name in ["fedavg", *names]}
+    ratios = {}
     for name in names:
         e = engine(name, data)
         state, _ = rounds(e, e.init(0))
@@ -70,10 +73,10 @@ def compare(names: list[str], clients: int, repeats: int) -> dict[str, Any]:
             state, seconds = rounds(e, state)
             times[name].append(seconds / gradients[name])
         ratio = statistics.median(times[name]) / statistics.median(times["fedavg"])
-        found[name] = {"gradients": gradients[name], "ratio": round(ratio, 2)}
-        print(name, json.dumps(found[name]), file=sys.stderr, flush=True)
+        ratios[name] = {"gradients": gradients[name], "ratio": round(ratio, 2)}
+        print(name, json.dumps(ratios[name]), file=sys.stderr, flush=True)
         del e, state
-    return found
+    return ratios
 
 
 def memory(name: str, clients: int) -> dict[str, Any]:

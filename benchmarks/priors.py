@@ -22,14 +22,16 @@ import jax
 import numpy as np
 
 from fedprior import models
-from fedprior.cost import measure
-from fedprior.data.clients import Federation, Samples
-from fedprior.engine import Engine, State
-from fedprior.method import Method
+from fedprior.core.method import Method
+from fedprior.data.federation import Federation, Samples
+from fedprior.engine.cost import measure
+from fedprior.engine.engine import Engine
+from fedprior.engine.round import State
 from fedprior.methods import make
-from fedprior.priors.families import PRIORS, Gaussian
+from fedprior.models.classifier import Classifier
+from fedprior.priors import PRIORS
+from fedprior.priors.gaussians import Gaussian
 from fedprior.priors.means import MEANS
-from fedprior.problem import Classifier
 
 CLIENTS, PER_CLIENT = 20, 60
 
@@ -51,9 +53,10 @@ class Timed:
 
     def __init__(self, method: Method, model: str, size: int):
         problem = Classifier(lambda key: models.build(model, {}, (size,), 10, None, key), 10)
-        self.engine = Engine(problem, method, federation(size), aggregated=4)
+        data = federation(size)
+        self.engine = Engine(problem, method.algorithm(), data, aggregated=4)
         self.state: State = self.engine.step(self.engine.init(0))[0]
-        self.gradients = measure(method).gradients
+        self.gradients = measure(method.algorithm(), problem, data).gradients
         self.seconds: list[float] = []
 
     def round(self) -> None:
@@ -92,14 +95,14 @@ def main() -> None:
         for each in timed.values():
             each.round()
     reference = timed["reference"]
-    found = {
+    ratios = {
         "per_gradient": {k: t.against(reference) for k, t in timed.items() if k.startswith(("prior", "mean"))},
         "exact_per_round": {
             m: timed[f"exact {m}"].against(timed[f"mean {m}"], per_gradient=False) for m in ("lg", "mh")
         },
         "dense_per_gradient": timed["gaussian-dense (650)"].against(timed["plain (650)"]),
     }
-    print(json.dumps(found, indent=1))
+    print(json.dumps(ratios, indent=1))
 
 
 if __name__ == "__main__":

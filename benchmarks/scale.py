@@ -23,10 +23,11 @@ import jax
 import numpy as np
 
 from fedprior import models
-from fedprior.data.clients import Federation, Samples
-from fedprior.engine import Engine, State
+from fedprior.data.federation import Federation, Samples
+from fedprior.engine.engine import Engine
+from fedprior.engine.round import State
 from fedprior.methods import make
-from fedprior.problem import Classifier
+from fedprior.models.classifier import Classifier
 
 PER_CLIENT, R = 20, 20  # samples of a client; local iterations
 
@@ -42,14 +43,14 @@ def federation(clients: int) -> Federation:
 
 def engine_for(fed: Federation) -> Engine:
     problem = Classifier(lambda key: models.build("dnn", {}, (784,), 10, None, key), 10)
-    return Engine(problem, make("mh-released", R=R), fed, aggregated=fed.n_clients // 10)
+    return Engine(problem, make("mh-released", R=R).algorithm(), fed, aggregated=fed.n_clients // 10)
 
 
 def timed(engine: Engine, state: State) -> tuple[State, float]:
     start = time.perf_counter()
     state, _ = engine.step(state)
     jax.block_until_ready(state)
-    return state, (time.perf_counter() - start) / engine.fleet.n_clients
+    return state, (time.perf_counter() - start) / engine.federation.n_clients
 
 
 def peak_bytes() -> int:
@@ -93,12 +94,12 @@ def main() -> None:
     if options.here:
         print(json.dumps(measure(options.clients[0], options.repeats)))
         return
-    found = {}
+    results = {}
     for clients in options.clients:
         print(f"{clients} clients ...", file=sys.stderr, flush=True)
         command = [sys.executable, __file__, "--here", "--clients", str(clients), "--repeats", str(options.repeats)]
-        found[clients] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    print(json.dumps(found, indent=1))
+        results[clients] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

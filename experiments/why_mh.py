@@ -16,51 +16,60 @@ from typing import Any
 
 import numpy as np
 
-from fedprior.experiment import configure, method_for, open_task
-from fedprior.run import Trial
+import fedprior as fp
 
-VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "local": ("local", {}, "no federation"),
-    "pfedme": ("pfedme-released", {}, "identity mean: no loss step, no memory"),
-    "pfedme-doubled": ("pfedme-released", {"R": 40}, "twice the local iterations"),
-    "meg": ("meg-released", {}, "memory only"),
-    "mh": ("mh-released", {}, "the released mh: loss step on w, after an inner step, own batch; memory"),
-    "mh-no-memory": ("mh-released", {"eta": 0.0}, "eta = 0: no memory"),
-    "mh-no-overwrite": ("mh-released", {"overwrite": False}, "the loss step moves mu only, not w"),
-    "mh-no-inner": ("mh-released", {"inner": False}, "plain gradient instead of the one after an inner step"),
-    "mh-one-batch": ("mh-released", {"batches": 1}, "one batch for everything"),
-    "mh-start-theta": ("mh-released", {"start": "theta"}, "the proximal loop starts at the last theta"),
-    "mh-start-mu": ("mh-released", {"start": "mu"}, "the proximal loop starts at mu"),
-    "mh-paper": ("mh", {}, "the paper's equations: moves mu only, starts at theta, one batch, plain gradient"),
-    "mh-paper-no-memory": ("mh", {"eta": 0.0}, "the paper's equations without the memory"),
+# A row's name -> what it changes, and what differs in words.
+VARIANTS: dict[str, tuple[dict[str, Any], str]] = {
+    "local": ({}, "no federation"),
+    "pfedme": ({"method": "pfedme-released"}, "identity mean: no loss step, no memory"),
+    "pfedme-doubled": ({"method": "pfedme-released", "R": 40}, "twice the local iterations"),
+    "meg": ({"method": "meg-released"}, "memory only"),
+    "mh": ({"method": "mh-released"}, "the released mh: loss step on w, after an inner step, own batch; memory"),
+    "mh-no-memory": ({"method": "mh-released", "eta": 0.0}, "eta = 0: no memory"),
+    "mh-no-overwrite": ({"method": "mh-released", "overwrite": False}, "the loss step moves mu only, not w"),
+    "mh-no-inner": (
+        {"method": "mh-released", "inner": False},
+        "plain gradient instead of the one after an inner step",
+    ),
+    "mh-one-batch": ({"method": "mh-released", "batches": 1}, "one batch for everything"),
+    "mh-start-theta": ({"method": "mh-released", "start": "theta"}, "the proximal loop starts at the last theta"),
+    "mh-start-mu": ({"method": "mh-released", "start": "mu"}, "the proximal loop starts at mu"),
+    "mh-paper": (
+        {"method": "mh"},
+        "the paper's equations: moves mu only, starts at theta, one batch, plain gradient",
+    ),
+    "mh-paper-no-memory": ({"method": "mh", "eta": 0.0}, "the paper's equations without the memory"),
 }
 
 
-def run_task(name: str, seeds: int, rounds: int | None, out: Path) -> None:
-    experiment, _ = configure(name, [], {"pooled": "never", "eval_every": 10, **({"rounds": rounds} if rounds else {})})
-    task = open_task(experiment)
-    found: dict[str, dict[str, list[float]]] = {}
-    for variant, (method, settings, _) in VARIANTS.items():
-        trial = Trial(task, method_for(experiment, method, settings), variant)
-        found[variant] = {"personal": [], "global": []}
-        for seed in range(seeds):
-            result = trial.run(seed, out / name / variant / str(seed), resume=True)
-            found[variant]["personal"].append(result.accuracy("personal"))
-            if variant != "local":
-                found[variant]["global"].append(result.accuracy("global"))
-            print(f"{name} {variant} seed {seed}: {found[variant]['personal'][-1]:.2f}", file=sys.stderr, flush=True)
-    print(f"\n### {name}: {experiment.rounds} rounds, {seeds} seeds\n")
-    print("| variant | what differs | personal | global | personal, minus mh |\n|---|---|---:|---:|---:|")
-    reference = np.array(found["mh"]["personal"])
-    for variant, (_, _, what) in VARIANTS.items():
-        personal, shared = np.array(found[variant]["personal"]), found[variant]["global"]
-        gap = personal - reference
-        cells = (
-            _cell(personal),
-            _cell(np.array(shared)) if shared else "-",
-            "0" if variant == "mh" else _cell(gap, "+"),
-        )
-        print(f"| {variant} | {what} | {' | '.join(cells)} |", flush=True)
+def run(task: str, seeds: int, rounds: int | None, out: Path) -> fp.Results:
+    settings: dict[str, Any] = {"pooled": "never", "eval_every": 10} | ({"rounds": rounds} if rounds else {})
+    study = fp.Study(task, {name: changes for name, (changes, _) in VARIANTS.items()}, seeds=seeds, **settings)
+
+    def watch(cell: Any, progress: Any) -> None:
+        if progress is not None and progress.round == progress.rounds:
+            print(f"{cell}: {progress.accuracy:.2f}", file=sys.stderr, flush=True)
+
+    results = study.run(out, resume=True, watch=watch)
+    if results.diverged:
+        raise SystemExit("\n".join(results.diverged))
+    return results
+
+
+def markdown(task: str, results: fp.Results) -> str:
+    rounds, seeds = results["mh"][0].record.round, len(results["mh"])
+    lines = [
+        f"### {task}: {rounds} rounds, {seeds} seeds\n",
+        "| variant | what differs | personal | global | personal, minus mh |",
+        "|---|---|---:|---:|---:|",
+    ]
+    reference = np.array([run.accuracy() for run in results["mh"]])
+    for variant, (_, what) in VARIANTS.items():
+        personal = np.array([run.accuracy() for run in results[variant]])
+        shared = "-" if variant == "local" else _cell(np.array([run.accuracy("global") for run in results[variant]]))
+        gap = "0" if variant == "mh" else _cell(personal - reference, "+")
+        lines.append(f"| {variant} | {what} | {_cell(personal)} | {shared} | {gap} |")
+    return "\n".join(lines)
 
 
 def _cell(values: np.ndarray, sign: str = "") -> str:
@@ -76,7 +85,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/why-mh"))
     options = parser.parse_args()
     for task in options.tasks:
-        run_task(task, options.seeds, options.rounds, options.out)
+        print(f"\n{markdown(task, run(task, options.seeds, options.rounds, options.out))}", flush=True)
 
 
 if __name__ == "__main__":

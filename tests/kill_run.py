@@ -1,9 +1,9 @@
-"""Kill runs at random moments, resume them, and compare with a run that was left alone.
+"""Kill studies at random moments, resume them, and compare with one that was left alone.
 
     python tests/kill_run.py 20
 
-kills twenty runs, each in another way, and says of each whether the resumed run ended with the same bytes. The tests use
-the same functions.
+kills twenty studies (of two seeds each), each in another way, half of them run from the command line and half from Python,
+and says of each whether the resumed one ended with the same bytes. The tests use the same functions.
 """
 
 from __future__ import annotations
@@ -18,9 +18,26 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-ROUNDS = 12
-SETTINGS = ("--method", "mh", "--no-local", "--rounds", str(ROUNDS), "--set", "R=2", "--set", "K=2")
-COMMAND = ("run", "digits-mclr", *SETTINGS, "--checkpoint-seconds", "0")
+ROUNDS, SEEDS = 6, (0, 1)
+SETTINGS = {"rounds": ROUNDS, "R": 2, "K": 2, "pooled": "never", "metrics": []}
+SET = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+COMMAND = (
+    "run",
+    "digits-mclr",
+    "-m",
+    "mh",
+    "--no-local",
+    "--seeds",
+    str(len(SEEDS)),
+    *SET,
+    "--checkpoint-seconds",
+    "0",
+)
+PYTHON = f"""
+import sys, fedprior as fp
+study = fp.Study("digits-mclr", ["mh"], local=False, seeds={SEEDS}, **{SETTINGS})
+study.run(sys.argv[2], resume="--resume" in sys.argv, checkpoint_seconds=0)
+"""
 
 
 class Blow(NamedTuple):
@@ -46,7 +63,7 @@ class Blow(NamedTuple):
 
 def strike(blow: Blow) -> None:
     """In the process to be hit: lie in wait."""
-    from fedprior import records
+    from fedprior import files
 
     met = 0
 
@@ -62,15 +79,17 @@ def strike(blow: Blow) -> None:
             for number in blow.signals:
                 os.kill(os.getpid(), number)
 
-    records._moment = moment
+    files.moment = moment
 
 
-def start(out: Path, blow: Blow | None = None, resume: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, to its end or to the blow."""
-    code = f"import kill_run, fedprior.cli; kill_run.strike(kill_run.{blow!r}); fedprior.cli.main()"
-    if blow is None or blow.where == "delay":
-        code = "import fedprior.cli; fedprior.cli.main()"
-    arguments = [*COMMAND, "--out", str(out), *(["--resume"] if resume else [])]
+def start(
+    out: Path, blow: Blow | None = None, resume: bool = False, python: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run the study in a process of its own, by the command line or from Python, to its end or to the blow."""
+    code = PYTHON if python else "import fedprior.cli; fedprior.cli.main()"
+    if blow is not None and blow.where != "delay":
+        code = f"import kill_run; kill_run.strike(kill_run.{blow!r})\n{code}"
+    arguments = [*(() if python else COMMAND), "--out", str(out), *(["--resume"] if resume else [])]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,
@@ -87,40 +106,41 @@ def start(out: Path, blow: Blow | None = None, resume: bool = False) -> subproce
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
-def folder(out: Path) -> Path:
-    return out / "digits-mclr" / "mh" / "0"
+def folder(out: Path, seed: int = 0) -> Path:
+    return out / "digits-mclr" / "mh" / str(seed)
 
 
 def outcome(out: Path) -> dict[str, bytes]:
-    """What must be the same to the last byte, however often the run was killed."""
-    run = folder(out)
+    """What must be the same to the last byte, however often the study was killed."""
     names = ["config.json", "status.json", "metrics.csv", "clients.csv", f"checkpoints/round-{ROUNDS:08d}.safetensors"]
-    return {name: (run / name).read_bytes() for name in names}
+    return {f"{seed}/{name}": (folder(out, seed) / name).read_bytes() for seed in SEEDS for name in names}
 
 
 def duration(out: Path) -> float:
-    """Seconds between the first and the last file of a finished run."""
-    return (folder(out) / "status.json").stat().st_mtime - (folder(out) / "config.json").stat().st_mtime
+    """Seconds between the first and the last file of a finished study."""
+    first, last = folder(out, SEEDS[0]) / "config.json", folder(out, SEEDS[-1]) / "status.json"
+    return last.stat().st_mtime - first.stat().st_mtime
 
 
 def checkpoints(out: Path) -> list[str]:
-    return sorted(path.name for path in (folder(out) / "checkpoints").glob("*"))
+    """The files of states, as ``<seed>/<file>``."""
+    return [f"{seed}/{path.name}" for seed in SEEDS for path in sorted((folder(out, seed) / "checkpoints").glob("*"))]
 
 
 def blows(count: int, rng: random.Random, seconds: float) -> list[Blow]:
-    """Kills of all kinds in turn, each at a random moment; a run of this length takes ``seconds``."""
-    found = []
+    """Kills of all kinds in turn, each at a random moment; a study takes ``seconds``."""
+    chosen = []
     for k in range(count):
-        at = rng.randint(1, ROUNDS)
+        at = rng.randint(1, ROUNDS * len(SEEDS))
         kinds = [
             Blow("written", at),
             Blow("renamed", at),
             Blow("delay", delay=rng.uniform(0, seconds)),
             Blow("written", at, torn=True),
-            Blow("written", rng.randint(1, ROUNDS + 2), only="", torn=rng.random() < 0.5),
+            Blow("written", rng.randint(1, (ROUNDS + 2) * len(SEEDS)), only="", torn=rng.random() < 0.5),
         ]
-        found.append(kinds[k % len(kinds)])
-    return found
+        chosen.append(kinds[k % len(kinds)])
+    return chosen
 
 
 def main(count: int) -> int:
@@ -133,9 +153,10 @@ def main(count: int) -> int:
         reference, seconds = outcome(alone), duration(alone)
         for k, blow in enumerate(blows(count, random.Random(), seconds), start=1):
             out = Path(scratch) / str(k)
-            killed = start(out, blow)
+            python = k % 2 == 0
+            killed = start(out, blow, python=python)
             left = checkpoints(out)
-            resumed = start(out, resume=True)
+            resumed = start(out, resume=True, python=python)
             hit = killed.returncode == -signal.SIGKILL
             ok = (hit or blow.where == "delay") and resumed.returncode == 0 and outcome(out) == reference
             failures += not ok
@@ -146,7 +167,7 @@ def main(count: int) -> int:
             )
             if not ok:
                 print(killed.stderr, resumed.stderr)
-    print(f"{count - failures} of {count} resumed runs are identical to the run that was left alone")
+    print(f"{count - failures} of {count} resumed studies are identical to the one that was left alone")
     return 1 if failures else 0
 
 

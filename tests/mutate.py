@@ -93,10 +93,8 @@ def main(methods: Sequence[str]) -> int:
     if missing := set(methods) - {m.method for m in chosen}:
         print(f"no mutation of {', '.join(sorted(missing))}", file=sys.stderr)
         return 2
-    for mutation in chosen:
-        mutation.plant(
-            (PACKAGE / mutation.file).read_text()
-        )  # an entry that does not fit is found before anything runs
+    for mutation in chosen:  # an entry that does not fit is found before anything runs
+        mutation.plant((PACKAGE / mutation.file).read_text())
     with tempfile.TemporaryDirectory() as folder:  # without an error, all must be green
         copy_package(Path(folder))
         code, report = pytest(Path(folder).resolve(), *sorted({m.test for m in chosen}))
@@ -105,9 +103,9 @@ def main(methods: Sequence[str]) -> int:
         return 2
     survived = 0
     with ThreadPoolExecutor(WORKERS) as pool:
-        for mutation, found in zip(chosen, pool.map(attempt, chosen), strict=True):
-            survived += found != "caught"
-            print(f"{found:9} {mutation}", flush=True)
+        for mutation, outcome in zip(chosen, pool.map(attempt, chosen), strict=True):
+            survived += outcome != "caught"
+            print(f"{outcome:9} {mutation}", flush=True)
     print(f"{len(chosen) - survived} of {len(chosen)} mutations caught")
     return int(survived > 0)
 

@@ -5,68 +5,105 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
-from fedprior import methods
-from fedprior.experiment import configure, parse_assignment, task_names
+from fedprior.cli import app
+from fedprior.data.partitions import PARTITIONS
+from fedprior.data.sources import SOURCES
+from fedprior.engine.metrics import METRICS
+from fedprior.engine.selection import SELECTIONS
+from fedprior.methods import METHODS
+from fedprior.models import MODELS
+from fedprior.priors import PRIORS
+from fedprior.priors.means import MEANS
+from fedprior.registry import Registry
+from fedprior.study.file import read_study
+from fedprior.study.grid import check_grid, read_grid
+from fedprior.study.settings import is_task_key, parse_assignment, read, task_names
+from fedprior.study.study import Study
+from fedprior.study.variant import Variant
+from fedprior.wrappers import WRAPPERS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+REGISTRIES: list[Registry[Any]] = [
+    *(METHODS, WRAPPERS, METRICS, MODELS, SOURCES, PARTITIONS, PRIORS, MEANS, SELECTIONS),
+]
 
 
-def blocks(language: str) -> list[object]:
-    found = []
+def blocks(language: str) -> Iterator[tuple[Path, int, str]]:
+    """A page, which of its blocks of a language it is, and the block's text."""
     for page in PAGES:
         for k, code in enumerate(re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S)):
-            # a page's Python trains: but for the first two pages, with the slow tests
-            slow = language == "python" and page.name not in ("README.md", "add-a-method.md")
-            found.append(pytest.param(code, id=f"{page.name}-{k}", marks=[pytest.mark.slow] if slow else []))
-    return found
+            yield page, k, code
 
 
-@pytest.mark.parametrize("code", blocks("python"))
+def parameters(language: str) -> list[Any]:
+    cases = []
+    for page, k, code in blocks(language):
+        # A page's Python trains: but for the first two pages, it runs with the slow tests.
+        slow = language == "python" and page.name not in ("README.md", "add-a-method.md")
+        marks = [pytest.mark.slow] if slow else []
+        cases.append(pytest.param(code, id=f"{page.name}-{k}", marks=marks))
+    return cases
+
+
+@pytest.fixture
+def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page registers stays on that page."""
+    for registry in REGISTRIES:
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+
+
+@pytest.mark.usefixtures("own_registries")
+@pytest.mark.parametrize("code", parameters("python"))
 def test_python_blocks_run(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(methods, "METHODS", dict(methods.METHODS))  # what a page registers stays on that page
     (tmp_path / "page.py").write_text(code)
     runpy.run_path(str(tmp_path / "page.py"))
 
 
-@pytest.mark.parametrize("code", blocks("toml"))
-def test_toml_blocks_are_valid_tasks(code: str, tmp_path: Path) -> None:
-    path = tmp_path / "my-task.toml"
+@pytest.mark.parametrize("code", parameters("toml"))
+def test_toml_blocks_are_valid(code: str, tmp_path: Path) -> None:
+    """A study's block has variants; any other block is a task."""
+    path = tmp_path / "mine.toml"
     path.write_text(code)
-    configure(str(path), ["mh"])
+    study = read_study(path) if "variants" in tomllib.loads(code) else Study(str(path), ["mh"])
+    assert study.programs
 
 
-COMMANDS = sorted(
-    {line.strip() for b in blocks("sh") for line in b.values[0].splitlines() if "fedprior " in line}  # type: ignore[attr-defined]
-)
+COMMANDS = sorted({line.strip() for _, _, code in blocks("sh") for line in code.splitlines() if "fedprior " in line})
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_name_things_that_exist(command: str) -> None:
     """Tasks, methods, options and settings in the docs' commands are real (running them all would take hours)."""
-    from fedprior.cli import app
-
     words = shlex.split(command.split("#")[0])
     words = words[next(i for i, word in enumerate(words) if word.endswith("fedprior")) :]
-    import typer.main
+    group: Any = typer.main.get_command(app)
+    values = group.commands[words[1]].make_context(words[1], list(words[2:]), resilient_parsing=False).params
+    METRICS.find(values.get("metric") or "accuracy")
+    settings = dict(parse_assignment(text) for text in values.get("settings") or [])
+    for name in (values.get("task"), str(values["file"]) if "file" in values else None):
+        assert name in (None, *task_names()) or str(name).endswith(".toml"), name
+    if (task := values.get("task")) in task_names():
+        read(task, {key: value for key, value in settings.items() if is_task_key(key)})
+    if values.get("method"):
+        names = list(METHODS) if "all" in values["method"] else values["method"]
+        study = Study("digits-mclr", [Variant.parse(name) for name in names], **settings)
+        assert study.rows
+        check_grid([row.method_name for row in study.variants], read_grid(values.get("grid") or []), settings)
 
-    group = typer.main.get_command(app)
-    sub = group.commands[words[1]]  # type: ignore[attr-defined]
-    context = sub.make_context(words[1], list(words[2:]), resilient_parsing=False)
-    values = context.params
-    task = values.get("task")
-    names = values.get("method") or ["mh"]
-    names = list(methods.METHODS) if "all" in names else names
-    if task in task_names():
-        configure(
-            task,
-            [*names, "local"] if values.get("local", True) else names,
-            dict(parse_assignment(s) for s in values.get("settings") or []),
-        )
-    elif task is not None:
-        assert task.endswith(".toml"), task
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        prose = re.sub(r"^```.*?^```|`[^`]*`", "", page.read_text(), flags=re.M | re.S)
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"

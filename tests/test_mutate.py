@@ -11,8 +11,8 @@ from fedprior.methods import METHODS
 
 
 def test_every_registered_class_has_a_mutation() -> None:
-    shipped = {cls for cls, _ in METHODS.values() if cls.__module__.startswith("fedprior.")}
-    assert {METHODS[m.method][0] for m in mutate.table()} == shipped
+    shipped = {entry.cls for _, entry in METHODS.items() if entry.cls.__module__.startswith("fedprior.")}
+    assert {METHODS.find(m.method).cls for m in mutate.table()} == shipped
 
 
 @pytest.mark.parametrize("mutation", mutate.table(), ids=str)
@@ -36,13 +36,13 @@ def test_only_a_failed_assertion_catches(tmp_path: Path) -> None:
     test = tmp_path / "test_sign.py"
     test.write_text("from fedprior import sign\n\ndef test_sign():\n    assert sign(2) == 1\n")
     (tmp_path / "fedprior").mkdir()
-    for body, found in (
+    for body, outcome in (
         ("1 if x > 0 else -1", "SURVIVED"),
         ("1 if x < 0 else -1", "caught"),
         ("1 if y > 0 else -1", "NO ASSERTION (NameError:)"),
     ):
         (tmp_path / "fedprior" / "__init__.py").write_text(f"def sign(x):\n    return {body}\n")
-        assert mutate.verdict(*mutate.pytest(tmp_path, str(test))) == found
+        assert mutate.verdict(*mutate.pytest(tmp_path, str(test))) == outcome
     assert mutate.verdict(2, "E   ImportError: no sign") == "NO ASSERTION (ImportError:)"
     with pytest.raises(RuntimeError, match=r"would import .* and not the copy"):
         mutate.pytest(tmp_path / "nothing", str(test))

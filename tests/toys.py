@@ -11,12 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from fedprior.data.clients import ClientData, Federation, Samples
-from fedprior.engine import Engine, State
-from fedprior.method import Data, Method
-from fedprior.models import DNN
-from fedprior.problem import Batch, Classifier, Problem
-from fedprior.vectors import Vector
+from fedprior.core.batch import Batch, Data
+from fedprior.core.method import Method
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Vector
+from fedprior.data.federation import Federation, Samples
+from fedprior.data.view import ClientData
+from fedprior.engine.engine import Engine
+from fedprior.engine.round import State
+from fedprior.models.classifier import Classifier
+from fedprior.models.mlp import DNN
 
 
 class Quadratic(Problem):
@@ -71,7 +75,7 @@ class InTurn:
     """Batches of one sample each, in the order given."""
 
     def __init__(self, x: np.ndarray):
-        self.x, self.drawn = jnp.asarray(x), 0
+        self.x, self.drawn, self.size = jnp.asarray(x), 0, jnp.asarray(len(x))
 
     def draw(self, count: int) -> Array:
         self.drawn += count
@@ -80,6 +84,24 @@ class InTurn:
 
     def batch(self, pick: Array) -> Batch:
         return Batch(self.x[pick], jnp.zeros((1,), jnp.int32), jnp.ones((1,)))
+
+    def split(self, fraction: float) -> tuple[Data, Data]:
+        raise NotImplementedError
+
+    def fold(self, f: Any, start: Any) -> Any:
+        raise NotImplementedError
+
+
+def engine_of(problem: Problem, method: Method, data: Federation, **options: Any) -> Engine:
+    """The engine of a method, checked."""
+    made = Engine(problem, method.algorithm(), data, **options)
+    made.check()
+    return made
+
+
+def states_of(state: State, n_clients: int) -> Any:
+    """The clients' states without idle slots, on the host."""
+    return jax.tree.map(lambda x: np.asarray(x)[:n_clients], jax.device_get(state.clients))
 
 
 def rounds(engine: Engine, count: int, seed: int = 0, between: Callable[[State], State] = lambda s: s) -> State:

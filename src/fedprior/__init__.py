@@ -1,32 +1,79 @@
-"""Personalized federated learning with personalized priors: pFedBreD and the methods it is compared with."""
+"""Personalized federated learning with personalized priors: pFedBreD and the methods it is compared with.
 
-from importlib.metadata import version as _version
+Names are loaded when they are first used, so that ``import fedprior`` itself imports neither JAX nor anything as heavy.
+"""
 
-from fedprior.devices import configure as _configure
+from __future__ import annotations
 
-_configure()  # one host device per core: must happen before JAX starts
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from fedprior.engine import Engine as Engine  # noqa: E402
-from fedprior.errors import FedpriorError as FedpriorError  # noqa: E402
-from fedprior.evaluate import Evaluator as Evaluator  # noqa: E402
-from fedprior.experiment import Experiment as Experiment  # noqa: E402
-from fedprior.experiment import Task as Task  # noqa: E402
-from fedprior.experiment import configure as _experiment  # noqa: E402
-from fedprior.experiment import open_task as open_task  # noqa: E402
-from fedprior.experiment import task_from_arrays as task_from_arrays  # noqa: E402
-from fedprior.method import Method as Method  # noqa: E402
-from fedprior.methods import make as make  # noqa: E402
-from fedprior.methods import register as register  # noqa: E402
-from fedprior.run import Result as Result  # noqa: E402
-from fedprior.run import run as run  # noqa: E402
+from fedprior.core import configure_jax
+from fedprior.errors import FedpriorError
 
-__version__ = _version("fedprior")
+if TYPE_CHECKING:
+    from fedprior.core.hyper import hyper
+    from fedprior.core.method import Method
+    from fedprior.methods import make, register
+    from fedprior.study.results import Result, Results
+    from fedprior.study.study import Study, run
+    from fedprior.study.task import Task, task, task_from_arrays
+    from fedprior.study.variant import Variant
+
+__all__ = [
+    "FedpriorError",
+    "Method",
+    "Result",
+    "Results",
+    "Study",
+    "Task",
+    "Variant",
+    "__version__",
+    "hyper",
+    "make",
+    "register",
+    "run",
+    "task",
+    "task_from_arrays",
+]
+
+_HOME = {
+    "Method": "core.method",
+    "Result": "study.results",
+    "Results": "study.results",
+    "Study": "study.study",
+    "Task": "study.task",
+    "Variant": "study.variant",
+    "hyper": "core.hyper",
+    "make": "methods",
+    "register": "methods",
+    "run": "study.study",
+    "task": "study.task",
+    "task_from_arrays": "study.task",
+}
+_RENAMED = {
+    "open_task": "fedprior.task(name, **settings)",
+    "Experiment": "fedprior.study.settings (TaskSettings and Protocol)",
+    "Engine": "fedprior.engine.engine.Engine, or fedprior.Study to run methods",
+    "Evaluator": "fedprior.engine.evaluate.Evaluator",
+}
+
+configure_jax()  # one host device per core: must be settled before JAX starts
 
 
-def task(name: str, **settings: object) -> Task:
-    """Load a shipped task or a TOML file by name, with settings changed by keyword.
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
 
-    >>> task("digits-mclr", rounds=5).federation.n_clients
-    20
-    """
-    return open_task(_experiment(name, [], settings)[0])
+        return version("fedprior")
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"fedprior.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in _RENAMED:
+        raise AttributeError(f"fedprior.{name} has a new name: {_RENAMED[name]}")
+    raise AttributeError(f"module 'fedprior' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

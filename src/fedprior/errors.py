@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pydantic
 
 
 class FedpriorError(ValueError):
@@ -20,3 +24,45 @@ def unknown(kind: str, given: str, valid: Iterable[str]) -> FedpriorError:
     near = difflib.get_close_matches(given, names, n=1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
     return FedpriorError(f"unknown {kind} '{given}'{hint}; valid: {', '.join(names)}")
+
+
+def one_line(
+    error: pydantic.ValidationError,
+    what: str,
+    valid: Iterable[str],
+    parts: Mapping[str, Iterable[str]] | None = None,
+) -> FedpriorError:
+    """Turn pydantic's report on some settings into an error of one line about the first thing that is wrong.
+
+    ``what`` names the settings and ``valid`` their keys. ``parts`` gives the keys of settings within settings, by their
+    path from the outside: ``{"data": ["source", "normalize"]}``.
+
+    >>> import pydantic
+    >>> model = pydantic.create_model("model", __config__=pydantic.ConfigDict(extra="forbid"), rounds=(int, 200))
+    >>> try:
+    ...     model(round=3)
+    ... except pydantic.ValidationError as error:
+    ...     print(one_line(error, "task 'mine'", model.model_fields))
+    unknown key in task 'mine' 'round' (did you mean 'rounds'?); valid: rounds
+    """
+    first = error.errors()[0]
+    *outer, _ = path = [str(part) for part in first["loc"]] or ["settings"]
+    where, within = ".".join(path), ".".join(outer)
+    if first["type"] == "extra_forbidden":
+        keys = [f"{within}.{key}" for key in (parts or {}).get(within, ())] if outer else list(valid)
+        kind = f"key in {what}"
+        return unknown(kind, where, keys) if keys else FedpriorError(f"unknown {kind} '{where}'; leave it out")
+    if first["type"] == "missing":
+        return FedpriorError(f"{what}: '{where}' is missing")
+    given = f" (given: {first['input']!r})" if not isinstance(first["input"], dict) else ""
+    return FedpriorError(f"{what}: {where}: {first['msg'].lower()}{given}")
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, or the error behind it: its type and its first line, cut short.
+
+    >>> first_line(OSError("no such disk"))
+    'OSError: no such disk'
+    """
+    cause = error.__cause__ or error
+    return f"{type(cause).__name__}: {str(cause).splitlines()[0][:200] if str(cause) else 'no message'}"

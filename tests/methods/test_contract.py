@@ -8,19 +8,20 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from toys import SIZES, blobs, rounds, view
+from toys import SIZES, blobs, engine_of, rounds, view
 
-from fedprior.engine import Engine, State, merge_of_one_round
-from fedprior.evaluate import Evaluator
+from fedprior.core.random import Purpose, key_for
+from fedprior.core.vectors import row
+from fedprior.engine.engine import Engine
+from fedprior.engine.evaluate import Evaluator
+from fedprior.engine.round import State, server_round
+from fedprior.engine.selection import find_selection
 from fedprior.methods import METHODS, keys, make
-from fedprior.records import from_bytes, to_bytes
-from fedprior.streams import Stream, stream
-from fedprior.vectors import row
+from fedprior.records.checkpoint import from_bytes, to_bytes
 
 DEFAULT = [(name, make(name).participation[0]) for name in METHODS]
-OTHER = list(
-    {(METHODS[name][0], mode): (name, mode) for name in METHODS for mode in make(name).participation[1:]}.values()
-)
+CLASS = {name: entry.cls for name, entry in METHODS.items()}
+OTHER = list({(CLASS[name], mode): (name, mode) for name in METHODS for mode in make(name).participation[1:]}.values())
 
 
 def cases(pairs: list[tuple[str, str]], *marks: Any) -> list[Any]:
@@ -31,7 +32,7 @@ def cases(pairs: list[tuple[str, str]], *marks: Any) -> list[Any]:
 # One name of every kind in its default mode; the other names and modes with the slow tests. FedProx, Reptile and Per-FedAvg
 # differ from FedAvg, Ditto from Local, HeurFedAMP from FedAMP in the mathematics of their own tests, not in what they keep.
 ALIKE = ("fedprox", "reptile", "perfedavg", "ditto", "heurfedamp", "pfedbred")
-FIRST = {cls: name for name, (cls, _) in reversed(METHODS.items())}
+FIRST = {cls: name for name, cls in reversed(CLASS.items())}
 QUICK = [pair for pair in DEFAULT if pair[0] in (*FIRST.values(), "mh-released") and pair[0] not in ALIKE]
 REST = [pair for pair in DEFAULT + OTHER if pair not in QUICK]
 CASES = cases(QUICK) + cases(REST, pytest.mark.slow)
@@ -46,10 +47,11 @@ HIDDEN = {"fedpac": 4}  # it is not defined for a model without hidden layers
 @functools.cache
 def engine(name: str, mode: str, devices: int = 2, **options: Any) -> Engine:
     problem, data = blobs(hidden=HIDDEN.get(name, 0))
+    preset = METHODS.find(name).preset
     given = {"R": 4, "K": 2, "M": 2}
-    return Engine(
+    return engine_of(
         problem,
-        make(name, **{key: value for key, value in given.items() if key in keys(name) and key not in METHODS[name][1]}),
+        make(name, **{key: value for key, value in given.items() if key in keys(name) and key not in preset}),
         data,
         batch_size=8,
         aggregated=S,
@@ -77,11 +79,12 @@ def same(a: Any, b: Any) -> bool:
 def test_mapped_over_clients_is_bit_equal_to_one_client_at_a_time(name: str, mode: str) -> None:
     e = engine(name, mode)
     state = e.init(1)
-    merge = jax.jit(lambda state, ups, ids, sizes: merge_of_one_round(e.method, state, ups, ids, sizes, "samples"))
+    merge = jax.jit(lambda state, ups, ids, sizes: server_round(e.algorithm, state, ups, ids, sizes, "samples"))
     for t in range(3):
         before = copy(state)
         run = jax.random.wrap_key_data(before.seed)
-        ids = np.sort(np.array(e._select(stream(run, Stream.SELECT, t), np.int32(t), e.samples.size, S)))
+        select = find_selection(e.selection)
+        ids = np.sort(np.array(select(key_for(run, Purpose.SELECT, t), np.int32(t), e.samples.size, S)))
         alone = {i: copy(e.one_client(state, i)) for i in range(N)}
         state, _ = e.step(state)
         after = copy(state)
@@ -101,18 +104,22 @@ def test_devices_and_bytes_change_nothing(name: str, mode: str) -> None:
     """Any number of devices and a round trip through bytes before each round give the same bits."""
 
     def through_bytes(e: Engine) -> Any:
-        return lambda state: from_bytes(to_bytes(state, N), state, N)
+        place = e.placement
+        return lambda state: place.from_host(from_bytes(to_bytes(place.to_host(state)), e.host_template()))
+
+    def end(e: Engine, **options: Any) -> bytes:
+        return to_bytes(e.placement.to_host(rounds(e, 3, **options)))
 
     one, two = engine(name, mode, 1), engine(name, mode, 2)
-    reference = to_bytes(rounds(one, 3), N)
-    assert to_bytes(rounds(two, 3), N) == reference
-    assert to_bytes(rounds(two, 3, between=through_bytes(two)), N) == reference
-    assert to_bytes(rounds(two, 3, seed=1), N) != reference
+    reference = end(one)
+    assert end(two) == reference
+    assert end(two, between=through_bytes(two)) == reference
+    assert end(two, seed=1) != reference
 
 
 @pytest.mark.parametrize(("name", "mode"), CHUNKED)
 def test_chunked_vmap_agrees(name: str, mode: str) -> None:
-    plain, chunked = rounds(engine(name, mode), 3), rounds(engine(name, mode, chunk=2), 3)
+    plain, chunked = rounds(engine(name, mode), 3), rounds(engine(name, mode, clients_per_vmap=2), 3)
     for a, b in zip(host(plain.server), host(chunked.server), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     for a, b in zip(host(plain.clients), host(chunked.clients), strict=True):
@@ -135,7 +142,7 @@ def test_state_changes_stays_finite_and_models_have_the_right_shape(name: str, m
         assert not same(end.server, start.server)
     w0 = e.problem.init(jax.random.key(0))
     state: State = rounds(e, 1)
-    w = e.method.global_model(state.server)
+    w = e.algorithm.global_model(state.server)
     if w is not None:
         assert [x.shape for x in jax.tree.leaves(w)] == [x.shape for x in jax.tree.leaves(w0)]
     weights, models = Evaluator(e).personal_model(state, 1)
@@ -149,10 +156,10 @@ def test_join_gives_a_newcomer_its_state(name: str, mode: str) -> None:
     state = copy(rounds(e, 1))
     problem, data = blobs(seed=5, hidden=HIDDEN.get(name, 0))
     key = jax.random.key(3)
-    down = e.method.send(e.method.outbox(state.server), None, key)
-    joined = jax.jit(lambda d: e.method.join(problem, d, view(data, 2), key))(down)
+    down = e.algorithm.send(e.algorithm.outbox(state.server), None, key)
+    joined = jax.jit(lambda d: e.algorithm.join(problem, d, view(data, 2), key))(down)
     if expected := host(row(state.clients, 0)):  # of a method whose clients keep nothing, a newcomer may keep something
         assert [x.shape for x in host(joined)] == [x.shape for x in expected]
     assert all(np.isfinite(x).all() for x in host(joined))
-    weights, _ = jax.jit(lambda c, d: e.method.personal_model(problem, c, d, view(data, 2), key))(joined, down)
+    weights, _ = jax.jit(lambda c, d: e.algorithm.personal_model(problem, c, d, view(data, 2), key))(joined, down)
     assert np.isclose(float(np.sum(weights)), 1)

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toys import Quadratic, quadratics
+from toys import Quadratic, engine_of, quadratics, states_of
 
-from fedprior.engine import Engine, State, states_of
+from fedprior.engine.round import State
 from fedprior.methods import make
 
 # f_i(w) = 1/2 sum_d h_id (w_d - c_id)^2, as different from client to client as they may be
@@ -23,7 +23,7 @@ DATA = quadratics(C, H, SIZES)
 def settle(name: str, count: int, state: State | None = None, weights: str = "samples", **settings: Any) -> State:
     """The state after ``count`` rounds of a method with everyone, going on from ``state``."""
     one = jax.devices()[:1]
-    engine = Engine(Quadratic(2), make(name, **settings), DATA, batch_size=8, weights=weights, devices=one)
+    engine = engine_of(Quadratic(2), make(name, **settings), DATA, batch_size=8, weights=weights, devices=one)
     state = state or engine.init(0)
     for _ in range(count):
         state, _ = engine.step(state)
@@ -57,7 +57,7 @@ def test_fedavg_with_decreasing_steps_approaches_the_pooled_optimum() -> None:
 @pytest.mark.usefixtures("float64")
 def test_scaffold_has_no_drift_where_fedavg_has_one() -> None:
     shared: dict[str, Any] = {"R": 5, "alpha": 0.2}
-    scaffold = settle("scaffold", 40, **shared).server["w"]  # uniform by itself
+    scaffold = settle("scaffold", 40, **shared).server.w  # uniform by itself
     fedavg = settle("fedavg", 20, weights="uniform", **shared).server
     np.testing.assert_allclose(np.array(scaffold.tree), optimum([1, 1, 1]), atol=1e-9)
     np.testing.assert_allclose(np.array(fedavg.tree), drifted(0.2, 5, [1, 1, 1]), atol=1e-9)
@@ -91,6 +91,6 @@ def test_fedu_approaches_the_minimum_of_losses_and_ties() -> None:
     gaps = []
     for alpha, count in ((0.1, 40), (0.05, 80)):
         state = settle("fedu", count, R=2, alpha=alpha, eta=eta, graph=graph)
-        gaps.append(np.linalg.norm(np.array(state.server["w"].tree) - best))
+        gaps.append(np.linalg.norm(np.array(state.server.w.tree) - best))
     assert gaps[1] < 0.3
     assert gaps[0] / gaps[1] == pytest.approx(2, rel=0.1)

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from toys import InTurn, Quadratic, assert_close, blobs, local, quadratics, rounds, vector, view
+from toys import (
+    InTurn,
+    Quadratic,
+    assert_close,
+    blobs,
+    engine_of,
+    local,
+    quadratics,
+    rounds,
+    states_of,
+    vector,
+    view,
+)
 
-from fedprior.engine import Engine, states_of
+from fedprior.core.hyper import without_effect
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
 
@@ -28,10 +40,10 @@ def test_ditto_by_hand() -> None:
 def test_without_a_pull_it_is_local() -> None:
     problem, data = blobs()
     ditto, alone = (
-        rounds(Engine(problem, make(name, R=4, alpha=0.1, **settings), data, batch_size=8, aggregated=3), 3)
+        rounds(engine_of(problem, make(name, R=4, alpha=0.1, **settings), data, batch_size=8, aggregated=3), 3)
         for name, settings in (("ditto", {"lam": 0.0}), ("local", {}))
     )
-    assert_close(states_of(ditto, 5), states_of(alone, 5)["v"])
+    assert_close(states_of(ditto, 5), states_of(alone, 5).v)
 
 
 @pytest.mark.usefixtures("float64")
@@ -49,4 +61,4 @@ def test_its_global_part_is_fedavg() -> None:
 def test_bad_settings() -> None:
     with pytest.raises(FedpriorError, match=r"Ditto: lam = -1.0 is not valid; it must be .* at least 0"):
         make("ditto", lam=-1.0)
-    assert make("ditto", lam=0.0).idle() == ["lam = 0"]
+    assert without_effect(make("ditto", lam=0.0)) == {"lam": "lam = 0 switches its part off"}

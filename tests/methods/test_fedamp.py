@@ -11,20 +11,20 @@ import pytest
 from jax import lax
 from toys import Quadratic, blobs, local, quadratics, view
 
+from fedprior.core.method import Method
+from fedprior.core.vectors import Vector, row
 from fedprior.errors import FedpriorError
-from fedprior.method import Method
 from fedprior.methods import make
-from fedprior.vectors import Vector, row
+from fedprior.methods.fedamp import Server
 
 KEY = jax.random.key(0)
 
 
 def cloud(method: Method, w: np.ndarray) -> np.ndarray:
     """u after everyone uploaded w [N, D]."""
-    server = {"w": Vector(np.zeros_like(w)), "u": Vector(np.zeros_like(w))}
-    return np.array(
-        jax.jit(method.merge)(server, Vector(w), np.ones(len(w)) / len(w), np.arange(len(w)), KEY)["u"].tree
-    )
+    server = Server(w=Vector(np.zeros_like(w)), u=Vector(np.zeros_like(w)))
+    merged = jax.jit(method.merge)(server, Vector(w), np.ones(len(w)) / len(w), np.arange(len(w)), KEY)
+    return np.array(merged.u.tree)
 
 
 @pytest.mark.usefixtures("float64")
@@ -100,15 +100,15 @@ def test_cloud_in_a_plain_loop(name: str, settings: dict[str, float]) -> None:
         return Vector({"a": x[:, :3].reshape(-1, 3, 1), "b": x[:, 3]})
 
     method = make(name, **settings)
-    server = jax.jit(method.merge)({"w": tree(w), "u": tree(u)}, tree(new), np.ones(3) / 3, np.array(ids), KEY)
+    server = jax.jit(method.merge)(Server(w=tree(w), u=tree(u)), tree(new), np.ones(3) / 3, np.array(ids), KEY)
     w[ids] = new
     xi = weights_in_a_plain_loop(method, w, ids)
     np.testing.assert_allclose(xi.sum(1), 1)
     own = xi[np.arange(3), ids]
-    assert own.min() >= getattr(method, "xi", method.keep) - 1e-12  # type: ignore[attr-defined]
+    assert own.min() >= getattr(method, "xi", getattr(method, "keep", 0)) - 1e-12
     assert xi.min() >= -1e-12
     u[ids] = xi @ w
-    for found, expected in ((server["w"], w), (server["u"], u)):
+    for found, expected in ((server.w, w), (server.u, u)):
         flat = np.concatenate([np.array(found.tree["a"]).reshape(6, 3), np.array(found.tree["b"])[:, None]], axis=1)
         np.testing.assert_allclose(flat, expected, rtol=1e-12)
         others = [i for i in range(6) if i not in ids]
@@ -131,7 +131,9 @@ def test_without_attention_a_client_is_pulled_to_its_own_model_at_the_rounds_sta
 
         def of_one(each: Any) -> tuple[Vector, Vector]:
             i, w, start = each
-            w, _, _ = method.local(problem, w, method.send(server, i, KEY), view(data, i, cursor=R * t), KEY)
+            w, _, _ = method.local(
+                problem, w, method.send(method.outbox(server), i, KEY), view(data, i, cursor=R * t), KEY
+            )
             mine = view(data, i, cursor=R * t)
             picks = mine.draw(R)
 
@@ -144,11 +146,11 @@ def test_without_attention_a_client_is_pulled_to_its_own_model_at_the_rounds_sta
         return method.merge(server, w, jnp.full(n, 1 / n), jnp.arange(n), KEY), w, plain
 
     server = method.server(problem, w0, n, KEY)
-    w = expected = server["w"]
+    w = expected = server.w
     for t in range(3):
         server, w, expected = both(server, w, expected, t)
     assert float((row(w, 1) - row(w, 3)).norm()) > 0.1
-    for x, y in zip(jax.tree.leaves((w, server["u"])), jax.tree.leaves((expected, expected)), strict=True):
+    for x, y in zip(jax.tree.leaves((w, server.u)), jax.tree.leaves((expected, expected)), strict=True):
         np.testing.assert_allclose(np.array(x), np.array(y), rtol=1e-12, atol=1e-13)
 
 
@@ -162,8 +164,8 @@ def test_alone_or_all_alike_nothing_is_divided_by_zero(name: str) -> None:
 def test_a_newcomer_gets_the_mean_model_and_trains_from_it() -> None:
     data = quadratics(np.array([[1.0]]), np.array([[2.0]]), [3])
     method = make("fedamp", R=1, alpha=0.1, lam=0.5)
-    server = {"w": Vector(jnp.ones((7, 1))), "u": Vector(jnp.arange(7.0)[:, None])}
-    down = method.send(server, None, KEY)
+    server = Server(w=Vector(jnp.ones((7, 1))), u=Vector(jnp.arange(7.0)[:, None]))
+    down = method.send(method.outbox(server), None, KEY)
     assert down.tree.tolist() == [3.0]
     w = jax.jit(lambda d: method.join(Quadratic(1), d, view(data), KEY))(down)
     assert float(w.tree[0]) == pytest.approx(2.6)  # 3 - .1 * 4
@@ -172,12 +174,14 @@ def test_a_newcomer_gets_the_mean_model_and_trains_from_it() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("fedamp", {"sigma": 0.0}, "FedAMP: sigma = 0.0 is not valid; it must be a finite number above 0, or left out"),
+        ("fedamp", {"sigma": 0.0}, "FedAMP: sigma = 0.0 is not valid; it must be a finite number above 0"),
         ("fedamp", {"sigma": -1.0}, "sigma = -1.0"),
         ("fedamp", {"a": 0.0}, "a = 0.0 is not valid; it must be a finite number above 0"),
-        ("fedamp", {"keep": 1.5}, "keep = 1.5 is not valid; it must be from 0 to 1"),
-        ("heurfedamp", {"xi": 2.0}, "HeurFedAMP: xi = 2.0 is not valid; it must be from 0 to 1"),
-        ("heurfedamp", {"sigma": None}, "sigma = None is not valid; it must be a number above 0"),
+        ("fedamp", {"keep": 1.5}, "keep = 1.5 is not valid; it must be a finite number of at least 0 and at most 1"),
+        ("heurfedamp", {"xi": 2.0}, "HeurFedAMP: xi = 2.0 is not valid; it must be a finite number of at least 0"),
+        ("heurfedamp", {"sigma": None}, "sigma = None is not valid; it must be a finite number above 0"),
+        ("heurfedamp", {"sigma": -1.0}, "sigma = -1.0 is not valid; it must be a finite number above 0"),
+        ("heurfedamp", {"a": 0.5}, "a = 0.5 is not valid; HeurFedAMP has no such step: leave it out, and set xi"),
         ("heurfedamp", {"keep": 0.3}, "keep = 0.3 is not valid; HeurFedAMP keeps xi"),
     ],
 )

@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import log_softmax, logsumexp
-from toys import Quadratic, blobs, federation, local, quadratics, rounds, view
+from toys import Quadratic, blobs, engine_of, federation, local, quadratics, rounds, view
 
-from fedprior.data.clients import Federation
-from fedprior.engine import Engine
+from fedprior.core.vectors import Vector
+from fedprior.data.federation import Federation
+from fedprior.engine.engine import Engine
+from fedprior.engine.evaluate import Evaluator
 from fedprior.errors import FedpriorError
-from fedprior.evaluate import Evaluator
 from fedprior.methods import make
 from fedprior.methods.fedem import JOIN_STEPS
-from fedprior.problem import Classifier
-from fedprior.vectors import Vector
+from fedprior.models.classifier import Classifier
 
 KEY = jax.random.key(0)
 
@@ -90,7 +90,7 @@ def test_one_learner_is_fedavg() -> None:
     problem, data = blobs()
     data = replace(data, train=data.train._replace(x=data.train.x.astype(float)))
     a, b = (
-        rounds(Engine(problem, make(name, R=4, alpha=0.1, **more), data, batch_size=8, aggregated=3), 3)
+        rounds(engine_of(problem, make(name, R=4, alpha=0.1, **more), data, batch_size=8, aggregated=3), 3)
         for name, more in (("fedem", {"M": 1}), ("fedavg", {}))
     )
     for x, y in zip(jax.tree.leaves(a.server), jax.tree.leaves(b.server), strict=True):
@@ -101,7 +101,7 @@ def test_one_learner_is_fedavg() -> None:
 @functools.cache
 def trained() -> tuple[Engine, Any, Federation]:
     problem, data = blobs()
-    engine = Engine(problem, make("fedem", M=2, R=4, alpha=0.3), data, batch_size=8)
+    engine = engine_of(problem, make("fedem", M=2, R=4, alpha=0.3), data, batch_size=8)
     return engine, rounds(engine, 5), data
 
 
@@ -115,13 +115,13 @@ def test_the_mixture_is_what_is_evaluated() -> None:
     for i in range(data.n_clients):  # the toys' test samples are their training samples
         _, y, p, _ = likelihoods(data, i, jax.device_get(state.server))
         mixed = np.einsum("m,mnc->nc", pi[i], p)
-        assert score.correct[i] == np.sum(mixed.argmax(1) == y)
-        assert score.loss[i] == pytest.approx(-np.log(mixed[np.arange(len(y)), y]).sum(), rel=1e-5)
+        assert score.sums["accuracy"][i] == np.sum(mixed.argmax(1) == y)
+        assert score.sums["nll"][i] == pytest.approx(-np.log(mixed[np.arange(len(y)), y]).sum(), rel=1e-5)
 
 
 def test_a_newcomer_fits_only_its_mixture() -> None:
     engine, state, data = trained()
-    method, learners = engine.method, jax.device_get(state.server)
+    method, learners = engine.algorithm, jax.device_get(state.server)
     down = method.send(learners, None, KEY)
     pi = jax.jit(lambda d: method.join(engine.problem, d, view(data, 2), KEY))(down)
     _, _, _, losses = likelihoods(data, 2, learners)
@@ -140,12 +140,17 @@ def test_a_newcomer_fits_only_its_mixture() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    with pytest.raises(
-        FedpriorError, match="FedEM: M = 0 is not valid; it counts learners: a whole number of at least 1"
-    ):
+    with pytest.raises(FedpriorError, match="FedEM: M = 0 is not valid; it must be a whole number of at least 1"):
         make("fedem", M=0)
     problem, data = blobs()
     fixed = Classifier(problem.model(problem.init(KEY)), 3)
     with pytest.raises(FedpriorError, match="M = 3 learners need different starts, and this model always starts from"):
-        Engine(fixed, make("fedem", M=3), data)
-    Engine(fixed, make("fedem", M=1), data)
+        engine_of(fixed, make("fedem", M=3), data)
+    engine_of(fixed, make("fedem", M=1), data)
+
+
+def test_there_are_m_models_and_no_global_one() -> None:
+    problem, _ = blobs()
+    for M in (1, 2):
+        method = make("fedem", M=M)
+        assert method.global_model(method.server(problem, problem.init(KEY), 4, KEY)) is None

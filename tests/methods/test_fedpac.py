@@ -6,18 +6,18 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from toys import blobs, federation, local, view
+from toys import blobs, engine_of, federation, local, view
 
-from fedprior.engine import Engine
+from fedprior.core.vectors import Vector
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
-from fedprior.methods.fedpac import combination, combinations
-from fedprior.models import DNN, MCLR
-from fedprior.problem import Classifier
-from fedprior.vectors import Vector
+from fedprior.methods.fedpac import Client, Message, Upload, combination, combinations
+from fedprior.models.classifier import Classifier
+from fedprior.models.mlp import DNN, MCLR
 
 KEY = jax.random.key(0)
 
@@ -28,8 +28,8 @@ def dnn(hidden: Any, hidden_bias: Any, head: Any, head_bias: Any) -> Vector:
     return Vector(jax.tree.unflatten(jax.tree.structure(problem.init(KEY).tree), arrays))
 
 
-def message(w: Vector, c: Any, known: Any, **more: Any) -> dict[str, Any]:
-    return {"w": w, "c": np.array(c, float), "known": np.array(known), "t": np.int32(0), **more}
+def message(w: Vector, c: Any, known: Any) -> Message:
+    return Message(w=w, c=jnp.array(c, float), known=jnp.array(known), t=jnp.int32(0))
 
 
 @pytest.mark.usefixtures("float64")
@@ -44,13 +44,13 @@ def test_client_by_hand(align: str, known: bool) -> None:
     w = dnn([[1], [0]], [0, 0], np.zeros((2, 2)), [0, 0])
     data = federation(np.array([[2.0]]), np.zeros(1), [1])
     method = make("fedpac", R=1, R_head=1, alpha=0.1, alpha_head=0.1, lam=0.5 if align == "sum" else 1.0, align=align)
-    client = {"w": w, "t": np.int32(0)}
+    client = Client(w, jnp.int32(0))
     _, up, _ = local(method, problem, client, message(w, [[1, 0], [9, 9]], [known, False]), lambda: view(data))
-    np.testing.assert_allclose(up["head"].tree.weight, [[0.1, 0], [-0.1, 0]], atol=1e-12)
-    np.testing.assert_allclose(up["head"].tree.bias, [0.05, -0.05], atol=1e-12)
+    np.testing.assert_allclose(up.head.tree.weight, [[0.1, 0], [-0.1, 0]], atol=1e-12)
+    np.testing.assert_allclose(up.head.tree.bias, [0.05, -0.05], atol=1e-12)
     slope = -0.2 * (1 - 1 / (1 + np.exp(-0.5))) + known
-    np.testing.assert_allclose(up["w"].tree.hidden.weight, [[1 - 0.1 * slope * 2], [0]], atol=1e-12)
-    np.testing.assert_allclose(up["w"].tree.hidden.bias, [-0.1 * slope, 0], atol=1e-12)
+    np.testing.assert_allclose(up.w.tree.hidden.weight, [[1 - 0.1 * slope * 2], [0]], atol=1e-12)
+    np.testing.assert_allclose(up.w.tree.hidden.bias, [-0.1 * slope, 0], atol=1e-12)
 
 
 @pytest.mark.usefixtures("float64")
@@ -60,30 +60,30 @@ def test_server_by_hand() -> None:
     So the weights are (6, 1) / 7 and (2, 5) / 7. Class 0: 3 and 1 samples, feature sums 6 and 4; nobody has class 1.
     """
     method, one = make("fedpac"), dnn([[1]], [0], [[1], [0]], [0, 0])
-    ups = {
-        "w": jax.tree.map(lambda x: np.stack([x, 5 * x]), one),
-        "head": Vector(jax.tree.map(lambda x: np.stack([x, 8 * x]), one.tree.head)),
-        "H": np.array([[[0.0], [0.0]], [[2.0], [0.0]]]),
-        "V": np.array([1.0, 2.0]),
-        "counts": np.array([[3.0, 0.0], [1.0, 0.0]]),
-        "sums": np.array([[[6.0], [0.0]], [[4.0], [0.0]]]),
-    }
+    ups = Upload(
+        w=jax.tree.map(lambda x: np.stack([x, 5 * x]), one),
+        head=Vector(jax.tree.map(lambda x: np.stack([x, 8 * x]), one.tree.head)),
+        H=jnp.array([[[0.0], [0.0]], [[2.0], [0.0]]]),
+        V=jnp.array([1.0, 2.0]),
+        counts=jnp.array([[3.0, 0.0], [1.0, 0.0]]),
+        sums=jnp.array([[[6.0], [0.0]], [[4.0], [0.0]]]),
+    )
     problem, _ = blobs(d=1, classes=2, hidden=1)
     server = method.server(problem, one, 7, KEY)
     newcomer = method.send(server, None, KEY)
     assert all(7 not in x.shape for x in jax.tree.leaves(newcomer))
     server = jax.jit(method.merge)(server, ups, np.array([0.75, 0.25]), np.array([4, 1]), KEY)
-    assert float(server["w"].tree.hidden.weight[0, 0]) == pytest.approx(0.75 * 1 + 0.25 * 5)
-    made = np.array(server["heads"].tree.weight)[:, 0, 0]
+    assert float(server.w.tree.hidden.weight[0, 0]) == pytest.approx(0.75 * 1 + 0.25 * 5)
+    made = np.array(server.heads.tree.weight)[:, 0, 0]
     np.testing.assert_allclose(made[[4, 1]], [(6 * 1 + 1 * 8) / 7, (2 * 1 + 5 * 8) / 7], rtol=1e-6)
     assert made[[0, 2, 3, 5, 6]].tolist() == [1] * 5
-    assert server["c"].tolist() == [[2.5], [0.0]]
-    assert server["known"].tolist() == [True, False]
+    assert server.c.tolist() == [[2.5], [0.0]]
+    assert server.known.tolist() == [True, False]
     # a class that is not seen in a round keeps its mean
-    ups = {**ups, "counts": np.array([[0.0, 0.0], [0.0, 2.0]]), "sums": np.array([[[0.0], [0.0]], [[0.0], [3.0]]])}
+    ups = ups._replace(counts=jnp.array([[0.0, 0.0], [0.0, 2.0]]), sums=jnp.array([[[0.0], [0.0]], [[0.0], [3.0]]]))
     server = jax.jit(method.merge)(server, ups, np.array([0.75, 0.25]), np.array([4, 1]), KEY)
-    assert server["c"].tolist() == [[2.5], [1.5]]
-    assert server["known"].tolist() == [True, True]
+    assert server.c.tolist() == [[2.5], [1.5]]
+    assert server.known.tolist() == [True, True]
 
 
 @pytest.mark.usefixtures("float64")
@@ -92,42 +92,43 @@ def test_a_combined_head_waits_for_its_client() -> None:
     problem, _ = blobs(d=1, classes=2, hidden=1)
     method, w = make("fedpac"), dnn([[1]], [0], [[1], [0]], [0, 0])
     server = method.server(problem, w, 3, KEY)
-    server = {**server, "heads": jax.tree.map(lambda x: x + 7, server["heads"]), "made": np.array([1, 2, 0]), "t": 2}
-    trained = {"w": w, "t": np.int32(0)}
+    heads = jax.tree.map(lambda x: x + 7, server.heads)
+    server = server._replace(heads=heads, made=np.array([1, 2, 0]), t=2)
+    trained = Client(w, jnp.int32(0))
 
     def head(client: Any, i: int) -> float:
         _, model = method.personal_model(problem, client, method.send(server, i, KEY), None, KEY)  # type: ignore[arg-type]
         return float(model.tree.head.weight[0, 0, 0])
 
     assert [head(trained, i) for i in range(3)] == [8.0, 8.0, 1.0]
-    assert [head({**trained, "t": np.int32(1)}, i) for i in range(3)] == [1.0, 8.0, 1.0]
+    assert [head(trained._replace(t=jnp.int32(1)), i) for i in range(3)] == [1.0, 8.0, 1.0]
 
 
 @pytest.mark.usefixtures("float64")
 def test_class_statistics_in_numpy() -> None:
     """Of 150 samples without class 2: H and V at the received extractor, counts and sums at the trained one."""
     problem, data = blobs((3, 150), classes=4, hidden=6)
-    y = np.where(data.train.y == 2, 0, data.train.y)
-    data = federation(data.train.x.astype(float), y, (3, 150), 4)
+    y = np.where(data.train.y == 2, 0, np.asarray(data.train.y))
+    data = federation(np.asarray(data.train.x, float), y, (3, 150), 4)
     w = problem.init(KEY)
     method = make("fedpac", R=3, R_head=2, alpha=0.1)
     down = message(w, np.zeros((4, 6)), [False] * 4)
-    client, up, _ = local(method, problem, {"w": w, "t": np.int32(0)}, down, lambda: view(data, 1))
+    client, up, _ = local(method, problem, Client(w, jnp.int32(0)), down, lambda: view(data, 1))
 
     def features(w: Vector) -> np.ndarray:
         z = data.train.x[3:] @ np.array(w.tree.hidden.weight).T + np.array(w.tree.hidden.bias)
         return np.where(z > 0, z, 0.1 * z)
 
     y, n = y[3:], 150
-    z, after = features(w), features(client["w"])
+    z, after = features(w), features(client.w)
     p = np.array([np.mean(y == k) for k in range(4)])
     mu = np.array([z[y == k].mean(0) if p[k] else np.zeros(6) for k in range(4)])
-    np.testing.assert_allclose(up["H"], p[:, None] * mu, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(up.H, p[:, None] * mu, rtol=1e-6, atol=1e-12)
     V = (sum(p[k] * np.mean(np.sum(z[y == k] ** 2, 1)) for k in (0, 1, 3)) - np.sum(p**2 * np.sum(mu**2, 1))) / n
-    assert float(up["V"]) == pytest.approx(V, rel=1e-6)
-    np.testing.assert_allclose(up["counts"], n * p)
-    np.testing.assert_allclose(up["sums"], [after[y == k].sum(0) for k in range(4)], rtol=1e-6, atol=1e-9)
-    assert np.all(np.array(up["sums"][2]) == 0)
+    assert float(up.V) == pytest.approx(V, rel=1e-6)
+    np.testing.assert_allclose(up.counts, n * p)
+    np.testing.assert_allclose(up.sums, [after[y == k].sum(0) for k in range(4)], rtol=1e-6, atol=1e-9)
+    assert np.all(np.array(up.sums[2]) == 0)
     assert not np.allclose(z, after, rtol=1e-2)
 
 
@@ -138,11 +139,11 @@ def same(a: Any, b: Any) -> bool:
 def test_each_phase_leaves_the_other_part_alone() -> None:
     problem, data = blobs(hidden=4)
     w = problem.init(KEY)
-    down, client = message(w, np.ones((3, 4)), [True, False, True]), {"w": w, "t": np.int32(0)}
+    down, client = message(w, np.ones((3, 4)), [True, False, True]), Client(w, jnp.int32(0))
     garbage = message(w, [[1] * 4, [1e6] * 4, [1] * 4], [True, False, True])  # an unknown class has no mean to use
     for still, moving in (("alpha", "alpha_head"), ("alpha_head", "alpha")):
         method = make("fedpac", R=3, R_head=2, **{still: 0.0, moving: 0.1})
-        play = jax.jit(lambda d, m=method: m.local(problem, client, d, view(data, 3), KEY)[1]["w"].tree)
+        play = jax.jit(lambda d, m=method: m.local(problem, client, d, view(data, 3), KEY)[1].w.tree)
         found = play(down)
         assert same(found.hidden, w.tree.hidden) == (still == "alpha")
         assert same(found.head, w.tree.head) == (still == "alpha_head")
@@ -206,7 +207,7 @@ def test_a_newcomer_fits_a_head_to_the_mean_extractor() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"R_head": 0}, "FedPAC: R_head = 0 is not valid; it counts steps: a whole number of at least 1"),
+        ({"R_head": 0}, "FedPAC: R_head = 0 is not valid; it must be a whole number of at least 1"),
         ({"alpha_head": -0.1}, "alpha_head = -0.1 is not valid; it must be a finite number of at least 0"),
         ({"align": "max"}, "align = 'max' is not valid; valid: sum, mean"),
     ],
@@ -228,5 +229,5 @@ def test_nonsense_is_refused(settings: dict[str, Any], message: str) -> None:
 )
 def test_a_model_without_extractor_or_head_is_refused(model: Any, message: str) -> None:
     with pytest.raises(FedpriorError, match=message):
-        Engine(Classifier(model, 3), make("fedpac"), blobs()[1])
-    Engine(Classifier(lambda key: DNN(5, 3, key=key), 3), make("fedpac"), blobs()[1])
+        engine_of(Classifier(model, 3), make("fedpac"), blobs()[1])
+    engine_of(Classifier(lambda key: DNN(5, 3, key=key), 3), make("fedpac"), blobs()[1])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from toys import Quadratic, assert_close, blobs, local, quadratics, rounds, vector, view
+from toys import Quadratic, assert_close, blobs, engine_of, local, quadratics, rounds, vector, view
 
-from fedprior.engine import Engine
+from fedprior.core.hyper import without_effect
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
 
@@ -26,7 +26,7 @@ def test_without_a_pull_it_is_fedavg() -> None:
     problem, data = blobs()
     shared = {"R": 4, "alpha": 0.1}
     prox, plain = (
-        rounds(Engine(problem, method, data, batch_size=8, aggregated=3), 3)
+        rounds(engine_of(problem, method, data, batch_size=8, aggregated=3), 3)
         for method in (make("fedprox", mu=0.0, **shared), make("fedavg", **shared))
     )
     assert_close(prox.server, plain.server)
@@ -35,4 +35,4 @@ def test_without_a_pull_it_is_fedavg() -> None:
 def test_bad_settings() -> None:
     with pytest.raises(FedpriorError, match=r"FedProx: mu = -1.0 is not valid; it must be .* at least 0"):
         make("fedprox", mu=-1.0)
-    assert make("fedprox", mu=0.0).idle() == ["mu = 0"]
+    assert without_effect(make("fedprox", mu=0.0)) == {"mu": "mu = 0 switches its part off"}

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from toys import InTurn, Quadratic, assert_close, local, vector
 
+from fedprior.core.hyper import without_effect
+from fedprior.core.vectors import Vector
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
-from fedprior.vectors import Vector
 
 # f(w) = h/2 (w - c)^2 with (c, h) of three batches: slopes 2 (w - 1), 2 (w - 7) and w.
 BATCHES = np.array([[1.0, 2.0], [7.0, 2.0], [0.0, 1.0]])
@@ -81,3 +82,5 @@ def test_bad_settings() -> None:
     ):
         with pytest.raises(FedpriorError, match=f"PerFedAvg: {name} = {value!r} is not valid; {valid}"):
             make("perfedavg", **{name: value})
+    assert without_effect(make("perfedavg", delta=0.1)) == {"delta": "delta needs hessian = free"}
+    assert without_effect(make("perfedavg-hf")) == {}

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toys import Quadratic, blobs, federation, quadratics, rounds, view
+from toys import Quadratic, blobs, engine_of, federation, quadratics, rounds, view
 
-from fedprior.engine import Engine
+from fedprior.core.vectors import Vector
+from fedprior.errors import FedpriorError
 from fedprior.methods import make
-from fedprior.vectors import Vector
+from fedprior.methods.pfedbred import Client, PFedBreD
 
 # One client with f(x) = (x - 1)^2, so grad f(x) = 2 (x - 1); w = 3, theta = 5, m = 4.
 STEP = {"R": 1, "K": 1, "lam": 2.0, "alpha": 0.1, "alpha_m": 0.5}
@@ -23,15 +24,14 @@ def one_step(name: str, data: Any, batch: int, **settings: Any) -> tuple[float, 
     """(w, theta) after one local iteration."""
     method = make(name, **STEP, **settings)
     client: Any = Vector(jnp.array([THETA]))
-    if "eta" in dir(method):
-        uses_memory = method.mean in ("meg", "mh")  # type: ignore[attr-defined]
-        client = {"theta": client, "memory": Vector(jnp.array([MEMORY])) if uses_memory else None}
+    if isinstance(method, PFedBreD):
+        client = Client(client, Vector(jnp.array([MEMORY])) if method.mean in ("meg", "mh") else None)
     down = Vector(jnp.array([W]))
     local = jax.jit(lambda c, d: method.local(Quadratic(1), c, d, view(data, batch=batch), jax.random.key(0)))
     client, w, _ = local(client, down)
-    theta = client["theta"] if isinstance(client, dict) else client
-    if isinstance(client, dict) and client["memory"] is not None:
-        assert float(client["memory"].tree[0]) == float(w.tree[0])  # m <- w_{i,R}
+    theta = client.theta if isinstance(client, Client) else client
+    if isinstance(client, Client) and client.memory is not None:
+        assert float(client.memory.tree[0]) == float(w.tree[0])  # m <- w_{i,R}
     return float(w.tree[0]), float(theta.tree[0])
 
 
@@ -124,9 +124,9 @@ def test_fixed_points_on_federated_quadratics(name: str, gradient: int, memory: 
         np.testing.assert_allclose(expected[0], (weight * CENTRES).sum(0) / weight.sum(0), rtol=1e-12)
         del hyper["eta"], hyper["eta_alpha"]
     method = make(name, R=1, K=10, alpha=0.25, **hyper)
-    engine = Engine(Quadratic(2), method, quadratics(CENTRES, CURVATURES, COPIES), batch_size=8)
+    engine = engine_of(Quadratic(2), method, quadratics(CENTRES, CURVATURES, COPIES), batch_size=8)
     state = rounds(engine, 400)
-    theta = state.clients["theta"] if isinstance(state.clients, dict) else state.clients
+    theta = state.clients.theta if isinstance(state.clients, Client) else state.clients
     np.testing.assert_allclose(np.array(state.server.tree), expected[0], atol=1e-9)
     np.testing.assert_allclose(np.array(theta.tree)[:3], expected[1:], atol=1e-9)
 
@@ -139,34 +139,41 @@ def test_pfedme_is_pfedbred_with_a_spherical_gaussian_and_the_identity_mean(name
     shared = {"R": 4, "K": 3, "lam": 7.0, "alpha": 0.05, "alpha_m": 0.03}
     bred = make("pfedbred", mean="identity", start=start, **shared)
     a, b = (
-        rounds(Engine(problem, method, data, batch_size=8, aggregated=3), 4) for method in (make(name, **shared), bred)
+        rounds(engine_of(problem, method, data, batch_size=8, aggregated=3), 4)
+        for method in (make(name, **shared), bred)
     )
-    for x, y in zip(
-        jax.tree.leaves((a.server, a.clients)), jax.tree.leaves((b.server, b.clients["theta"])), strict=True
-    ):
+    for x, y in zip(jax.tree.leaves((a.server, a.clients)), jax.tree.leaves((b.server, b.clients.theta)), strict=True):
         np.testing.assert_allclose(np.array(x), np.array(y), rtol=1e-12, atol=1e-13)
 
 
 def test_order_sets_switches_and_each_may_be_given_alone() -> None:
-    assert make("pfedbred", mean="identity", order="released").switch("start") == "w"  # type: ignore[attr-defined]
-    released = make("mh-released")
-    assert [released.switch(s) for s in ("start", "batches", "overwrite", "eta_alpha")] == ["w", 2, True, 0.01]  # type: ignore[attr-defined]
-    assert make("mh-released", overwrite=False).switch("overwrite") is False  # type: ignore[attr-defined]
-    assert make("lg-released").switch("eta_alpha") == 0.05  # type: ignore[attr-defined]
-    assert make("lg").switch("eta_alpha") == 0.01  # type: ignore[attr-defined]
+    assert PFedBreD(mean="identity", order="released").switch("start") == "w"
+    released = PFedBreD(mean="mh", order="released")
+    assert [released.switch(s) for s in ("start", "batches", "overwrite", "eta_alpha")] == ["w", 2, True, 0.01]
+    assert PFedBreD(mean="mh", order="released", overwrite=False).switch("overwrite") is False
+    assert PFedBreD(mean="lg", order="released").switch("eta_alpha") == 0.05
+    assert PFedBreD(mean="lg").switch("eta_alpha") == 0.01
 
 
-@pytest.mark.usefixtures("float64")
-def test_a_large_lambda_ties_the_personal_model_to_the_mean() -> None:
-    data = quadratics(np.array([[1.0]]), np.array([[2.0]]), [1])
-    gaps = []
-    for lam in (10.0, 1000.0):
-        settings = {**STEP, "lam": lam, "alpha": 0.5 / lam, "alpha_m": 0.0, "K": 200}
-        client, _, _ = jax.jit(
-            lambda c, d, s=settings: make("pfedme", **s).local(
-                Quadratic(1), c, d, view(data, batch=1), jax.random.key(0)
-            )
-        )(Vector(jnp.array([THETA])), Vector(jnp.array([W])))
-        gaps.append(abs(float(client.tree[0]) - W))
-        assert gaps[-1] == pytest.approx(2 * (W - 1) / (2 + lam), rel=1e-9)  # theta = (h c + lam w) / (h + lam)
-    assert gaps[1] < 0.01 * W
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mean": "mhh"}, "mean = 'mhh' is not valid; valid: identity, lg, meg, mh, mh-variant, or a Mean"),
+        ({"mean": None}, "mean = None is not valid"),
+        ({"prior": "cauchy"}, "prior = 'cauchy' is not valid; valid: gaussian, .*, or a Prior"),
+        ({"prior": 3}, "prior = 3 is not valid"),
+        ({"order": "new"}, "order = 'new' is not valid; valid: paper, released"),
+        ({"gradient": "none"}, "gradient = 'none' is not valid; valid: first_order, exact"),
+        ({"start": "m"}, "start = 'm' is not valid; valid: theta, w, mu"),
+        ({"batches": 3}, "batches = 3 is not valid; valid: 1, 2"),
+        ({"w_init": None}, "w_init = None is not valid; valid: received, own"),
+        ({"theta_init": "own"}, "theta_init = 'own' is not valid; valid: last, received"),
+        ({"solver": "newton"}, "solver = 'newton' is not valid; valid: sgd, "),
+        ({"tol": -1.0}, "tol = -1.0 is not valid; it must be a finite number of at least 0"),
+        ({"eta_alpha": -0.1}, "eta_alpha = -0.1 is not valid; it must be a finite number of at least 0"),
+        ({"K": 0}, "K = 0 is not valid; it must be a whole number of at least 1"),
+    ],
+)
+def test_nonsense_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(FedpriorError, match=f"PFedBreD: {message}"):
+        PFedBreD(**settings)

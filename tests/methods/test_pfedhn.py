@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 from toys import Quadratic, blobs, local, quadratics, view
 
+from fedprior.core.vectors import Vector, row
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
-from fedprior.methods.pfedhn import CLIP, generate
-from fedprior.vectors import Vector, ravel, row
+from fedprior.methods.pfedhn import CLIP, Hypernetwork, Net, PFedHN, Server, generate
 
 KEY = jax.random.key(0)
 PLAIN = {"momentum": 0.0, "decay": 0.0}
@@ -29,20 +30,20 @@ def test_client_by_hand() -> None:
     assert client == ()
 
 
-def small() -> dict[str, Any]:
+def small() -> Net:
     """Two clients, one hidden layer: z = relu(v, -v), theta = z_1 / 2 + 7 z_2 + 1."""
-    phi = {
-        "hidden": [(np.array([[1.0], [-1.0]]), np.zeros(2))],
-        "W": Vector(np.array([[0.5, 7.0]])),
-        "b": Vector(np.array([1.0])),
-    }
-    return {"phi": phi, "v": np.array([[2.0], [-3.0]])}
+    phi = Hypernetwork(
+        W=Vector(jnp.array([[0.5, 7.0]])),
+        b=Vector(jnp.array([1.0])),
+        hidden=[(jnp.array([[1.0], [-1.0]]), jnp.zeros(2))],
+    )
+    return Net(phi, jnp.array([[2.0], [-3.0]]))
 
 
 def flat(net: Any) -> list[list[float]]:
     """v, the hidden layer's weights and biases, and the head's."""
-    (W, b), phi = net["phi"]["hidden"][0], net["phi"]
-    return [np.ravel(x).tolist() for x in (net["v"], W, b, phi["W"].tree, phi["b"].tree)]
+    (W, b), phi = net.phi.hidden[0], net.phi
+    return [np.ravel(x).tolist() for x in (net.v, W, b, phi.W.tree, phi.b.tree)]
 
 
 # Client 0: v = 2, so z = (2, 0) and theta = 2. delta = 3: dW = 3 z, db = 3, dz = 3 (.5, 7), of which relu passes 1.5 to
@@ -60,20 +61,20 @@ SLOPE = [[1.5, 0.0], [3.0, 0.0], [1.5, 0.0], [6.0, 0.0], [3.0]]
         (-300.0, PLAIN, lambda p, g: p + 0.1 * g * CLIP / np.sqrt(58.5)),  # |slope|^2 = 58.5, cut to length 50
     ],
 )
-def test_server_by_hand(size: float, settings: dict[str, float], step: Any) -> None:
-    method, net = make("pfedhn", alpha_m=0.1, **settings), small()
-    assert float(generate(net["phi"], net["v"][0]).tree[0]) == 2.0
-    server = {"net": net, "memory": method._outer.init(net)}  # type: ignore[attr-defined]
+def test_server_by_hand(size: float, settings: dict[str, Any], step: Any) -> None:
+    method, net = PFedHN(alpha_m=0.1, **settings), small()
+    assert float(generate(net.phi, net.v[0]).tree[0]) == 2.0
+    server = Server(net, method._outer.init(net))
     server = jax.jit(method.merge)(server, Vector(np.array([[size]])), np.ones(1), np.array([0]), KEY)
-    for found, p, g in zip(flat(server["net"]), START, SLOPE, strict=True):
+    for found, p, g in zip(flat(server.net), START, SLOPE, strict=True):
         np.testing.assert_allclose(found, step(np.array(p), np.array(g)), rtol=1e-12)
 
 
 @pytest.mark.usefixtures("float64")
 def test_clients_are_taken_in_turn_with_momentum() -> None:
     """The second client's slope is taken at the network that the first one left, and added to .9 of the first one's."""
-    method, net = make("pfedhn", alpha_m=0.01, momentum=0.9, decay=0.0), small()
-    server = {"net": net, "memory": method._outer.init(net)}  # type: ignore[attr-defined]
+    method, net = PFedHN(alpha_m=0.01, momentum=0.9, decay=0.0), small()
+    server = Server(net, method._outer.init(net))
     ids, deltas = np.array([0, 1]), np.array([[3.0], [-2.0]])
     server = jax.jit(method.merge)(server, Vector(deltas), np.ones(2) / 2, ids, KEY)
     p = [np.array(x) - 0.01 * np.array(g) for x, g in zip(START, SLOPE, strict=True)]
@@ -82,7 +83,7 @@ def test_clients_are_taken_in_turn_with_momentum() -> None:
     assert a * v + b1 < 0 < z
     back = -2.0 * W2
     second = [[0, back * c], [0, back * v], [0, back], [0, -2.0 * z], [-2.0]]
-    for found, x, first, g in zip(flat(server["net"]), p, SLOPE, second, strict=True):
+    for found, x, first, g in zip(flat(server.net), p, SLOPE, second, strict=True):
         np.testing.assert_allclose(found, x - 0.01 * (0.9 * np.array(first) + np.array(g)), rtol=1e-12)
 
 
@@ -92,16 +93,16 @@ def test_server_step_by_differences() -> None:
     problem, rng, i = Quadratic(6), np.random.default_rng(0), 3
     method = make("pfedhn", alpha_m=1.0, **PLAIN)
     server = jax.device_get(jax.jit(lambda: method.server(problem, problem.init(KEY), 9, KEY))())
-    assert server["net"]["v"].shape == (9, 3)
-    assert [W.shape for W, _ in server["net"]["phi"]["hidden"]] == [(100, 3), (100, 100), (100, 100)]
-    net, delta = server["net"], Vector(rng.normal(size=6))
-    new = jax.jit(method.merge)(server, Vector(delta.tree[None]), np.ones(1), np.array([i]), KEY)["net"]
+    assert server.net.v.shape == (9, 3)
+    assert [W.shape for W, _ in server.net.phi.hidden] == [(100, 3), (100, 100), (100, 100)]
+    net, delta = server.net, Vector(rng.normal(size=6))
+    new = jax.jit(method.merge)(server, Vector(delta.tree[None]), np.ones(1), np.array([i]), KEY).net
     slope = jax.tree.map(lambda x, y: np.array(x - y), net, new)
     assert 0.1 < float(jnp.sqrt(sum(np.sum(x**2) for x in jax.tree.leaves(slope)))) < CLIP
     others = np.arange(9) != i
-    assert np.all(slope["v"][others] == 0)
-    assert np.all(slope["v"][i] != 0)
-    surrogate = jax.jit(lambda net: generate(net["phi"], net["v"][i]) @ delta)
+    assert np.all(slope.v[others] == 0)
+    assert np.all(slope.v[i] != 0)
+    surrogate = jax.jit(lambda net: generate(net.phi, net.v[i]) @ delta)
     for _ in range(3):
         along = jax.tree.map(lambda x: rng.normal(size=x.shape), net)
         ends = [float(surrogate(jax.tree.map(lambda x, d, e=e: x + e * d, net, along))) for e in (1e-6, -1e-6)]
@@ -115,45 +116,50 @@ def test_a_newcomer_fits_only_its_embedding() -> None:
     problem, data = blobs()
     method = make("pfedhn", R=30, alpha_m=5.0)
     server = jax.jit(lambda: method.server(problem, problem.init(KEY), 7, KEY))()
-    down = method.send(server, None, KEY)
+    down = method.send(method.outbox(server), None, KEY)
     assert all(7 not in x.shape for x in jax.tree.leaves(down))
-    np.testing.assert_allclose(down["v"], np.array(server["net"]["v"]).mean(0))
+    np.testing.assert_allclose(down.v, np.array(server.net.v).mean(0))
 
     @jax.jit
     def join(down: Any) -> Any:
         mine = view(data, 4, batch=40)
         v = method.join(problem, down, mine, KEY)
-        models = [generate(down["phi"], v), generate(down["phi"], down["v"])]
+        models = [generate(down.phi, v), generate(down.phi, down.v)]
         everything = view(data, 4, batch=40)
         batch = everything.batch(everything.draw(1)[0])
         used = row(method.personal_model(problem, v, down, mine, KEY)[1], 0)
-        return v, ravel(used - models[0]), [problem.loss(w, batch) for w in models]
+        return v, ravel_pytree(used - models[0])[0], [problem.loss(w, batch) for w in models]
 
     v, difference, (after, before) = join(down)
-    assert v.shape == down["v"].shape
+    assert v.shape == down.v.shape
     assert np.all(np.array(difference) == 0)
     assert float(after) < float(before) - 1e-3
     # by hand on the small network: theta = 2 at v = 2, f = (theta - 1)^2, slope 2 times d theta / d v = 1/2
     one = quadratics(np.array([[1.0]]), np.array([[2.0]]), [3])
     step = make("pfedhn", R=1, alpha_m=0.1)
-    small_down = {"phi": small()["phi"], "v": np.array([2.0])}
+    small_down = Net(small().phi, jnp.array([2.0]))
     v = jax.jit(lambda d: step.join(Quadratic(1), d, view(one), KEY))(small_down)
     assert v.tolist() == [pytest.approx(1.9)]
 
 
 def test_personal_model_is_what_the_server_makes() -> None:
     method, net = make("pfedhn"), small()
-    down = method.send({"net": jax.tree.map(jnp.array, net)}, jnp.int32(1), KEY)
-    weights, models = method.personal_model(Quadratic(1), (), down, view(quadratics(*[np.ones((1, 1))] * 2, [1])), KEY)
+    down = method.send(net, jnp.int32(1), KEY)
+    weights, models = method.personal_model(
+        Quadratic(1), (), down, view(quadratics(np.ones((1, 1)), np.ones((1, 1)), [1])), KEY
+    )
     assert (weights.tolist(), models.tree.tolist()) == ([1.0], [[22.0]])  # z = (0, 3): 7 * 3 + 1
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"momentum": 1.0}, "PFedHN: momentum = 1.0 is not valid; it must be at least 0 and below 1"),
+        (
+            {"momentum": 1.0},
+            "PFedHN: momentum = 1.0 is not valid; it must be a finite number of at least 0 and below 1",
+        ),
         ({"decay": -1.0}, "decay = -1.0 is not valid; it must be a finite number of at least 0"),
-        ({"R": 0}, "R = 0 is not valid; it counts steps"),
+        ({"R": 0}, "R = 0 is not valid; it must be a whole number of at least 1"),
     ],
 )
 def test_nonsense_is_refused(settings: dict[str, Any], message: str) -> None:

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 import fedprior as fp
-from fedprior.experiment import configure, method_for, open_task
-from fedprior.priors.families import PRIORS, find_prior
-from fedprior.run import Trial
+from fedprior.priors import PRIORS, find_prior
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("priors-train")]  # its fixtures train: once is enough
 
@@ -18,17 +16,17 @@ ROUNDS = 40
 
 @pytest.fixture(scope="module")
 def task() -> fp.Task:
-    return open_task(configure("digits-dnn", [], {"rounds": ROUNDS, "eval_every": ROUNDS, "pooled": "never"})[0])
+    return fp.task("digits-dnn", rounds=ROUNDS, eval_every=ROUNDS, pooled="never")
 
 
 @pytest.fixture(scope="module")
 def gaussian(task: fp.Task) -> fp.Result:
-    return Trial(task, method_for(task.experiment, "mh"), "mh").run(0)
+    return fp.run(task, "mh")[0]
 
 
 @pytest.fixture(scope="module")
 def fedavg(task: fp.Task) -> float:
-    return Trial(task, method_for(task.experiment, "fedavg"), "fedavg").run(0).accuracy("global")
+    return fp.run(task, "fedavg")[0].accuracy("global")
 
 
 @pytest.mark.xdist_group("priors-train")
@@ -37,10 +35,10 @@ def fedavg(task: fp.Task) -> float:
     [name for name in PRIORS if name not in ("gaussian", "gaussian-dense")],
 )
 def test_each_family_trains_a_network(name: str, task: fp.Task, gaussian: fp.Result, fedavg: float) -> None:
-    result = Trial(task, method_for(task.experiment, "mh", {"prior": name}), "mh").run(0)
-    theta, other = (jax.tree.leaves(r.state.clients["theta"]) for r in (result, gaussian))
+    [result] = fp.run(task, "mh", prior=name)
+    theta, other = (jax.tree.leaves(r.state.clients.theta) for r in (result, gaussian))
     assert max(float(np.abs(np.array(a) - np.array(b)).max()) for a, b in zip(theta, other, strict=True)) > 1e-3
-    means = find_prior(name).to_mean(result.state.clients["theta"])
+    means = find_prior(name).to_mean(result.state.clients.theta)
     for leaf in jax.tree.leaves(means):
         assert np.isfinite(np.array(leaf)).all()
         if name in ("bernoulli", "poisson", "exponential"):
@@ -56,16 +54,12 @@ def test_the_dense_gaussian_trains_a_linear_model_and_refuses_a_network(task: fp
     [result] = fp.run(linear, fp.make("mh", prior="gaussian-dense"))
     assert np.isfinite(result.accuracy())
     with pytest.raises(fp.FedpriorError, match="7,510 parameters, and a dense precision is for 2,000 at most"):
-        Trial(task, fp.make("mh", prior="gaussian-dense"), "mh")
+        fp.run(task, fp.make("mh", prior="gaussian-dense"))
 
 
 @pytest.mark.xdist_group("priors-train")
 def test_fine_tuning_changes_the_test_and_not_the_run(task: fp.Task, gaussian: fp.Result) -> None:
-    tuned_task = open_task(
-        configure("digits-dnn", [], {"rounds": ROUNDS, "eval_every": ROUNDS, "pooled": "never", "fine_tune": 1})[0]
-    )
-    tuned = Trial(tuned_task, method_for(task.experiment, "mh"), "mh").run(0)
+    [tuned] = fp.run(task, "mh", fine_tune=1)
     for a, b in zip(*(jax.tree.leaves(r.state.clients) for r in (tuned, gaussian)), strict=True):
         assert np.array_equal(np.array(a), np.array(b))
-    losses = [next(row[5] for row in r.rows if row[1:4] == ("personal", "own", "weighted")) for r in (tuned, gaussian)]
-    assert losses[0] != losses[1]
+    assert tuned.value("nll") != gaussian.value("nll")

@@ -1,1 +1,1 @@
-"""Records in, numbers and pictures out."""
+"""Records in, numbers out: numpy and scipy only, and never an engine."""

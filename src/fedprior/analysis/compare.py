@@ -1,39 +1,26 @@
-"""Methods compared client by client, from records: whom a method helps, by how much, and how evenly.
+"""Variants compared client by client: whom one helps, by how much, and how evenly.
 
-Every client is its own control: a difference is a method's accuracy on the client's own test samples minus that of the
-reference on the same samples, with the same seed. Its mean over clients is one number per seed, and the interval is
+Every client is its own control: a difference is a variant's value of the metric on the client's own test samples minus that
+of the reference on the same samples, with the same seed. Its mean over clients is one number per seed, and the interval is
 Student's t over these numbers: it tells what another seed may change, not what other clients would.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
-from rich.table import Table as RichTable
-from scipy import stats
 
-from fedprior.analysis.tables import (
-    MODELS,
-    ROUNDS,
-    Run,
-    chosen_rounds,
-    collect_runs,
-    markdown_table,
-    over_seeds,
-    shown,
-    terminal_table,
-)
+from fedprior.analysis.clients import ClientValues, client_values, same_clients
+from fedprior.analysis.grouping import Seeds, Warn, group, method_of, silent
+from fedprior.analysis.series import ROUNDS, SCORED_MODELS, find_metric, series_of
+from fedprior.analysis.summary import Number, over_seeds
 from fedprior.errors import FedpriorError, unknown
-from fedprior.evaluate import averages
+from fedprior.records.schema import ClientId, MetricInfo, RunRecord
 
-FORMATS = ("text", "markdown", "csv")
-EQUAL = 1e-9  # percent: the rounding of a mean over seeds, far below one sample of the largest client
+EQUAL = 1e-9  # the rounding of a mean over seeds, far below what one sample of the largest client changes
+LOCAL = "local"  # the method that every other is compared with, unless told otherwise
 
 
 @dataclass(frozen=True)
@@ -48,13 +35,15 @@ class Interval:
     def of(values: Iterable[float]) -> Interval:
         """Student's t interval of the mean.
 
-        >>> print(Interval.of([1.0, 2.0, 3.0]), "and", Interval.of([2.0]))
-        +2.00 ± 2.48 and +2.00 ± n/a
+        >>> Interval.of([1.0, 2.0, 3.0])
+        Interval(mean=2.0, low=-0.484..., high=4.484...)
         """
         x = np.array(list(values))
         mean = float(x.mean())
         if len(x) == 1:
             return Interval(mean, None, None)
+        from scipy import stats
+
         half = float(stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
         return Interval(mean, mean - half, mean + half)
 
@@ -63,18 +52,15 @@ class Interval:
         """Half the interval's width."""
         return None if self.high is None else self.high - self.mean
 
-    def __str__(self) -> str:
-        return f"{self.mean:+.2f} ± " + ("n/a" if self.half is None else f"{self.half:.2f}")
-
 
 @dataclass(frozen=True)
 class Difference:
-    """A method minus the reference in points of accuracy, over the seeds that both have."""
+    """A variant minus the reference, in the unit of the metric, over the seeds that both have."""
 
     weighted: Interval  # by the clients' test samples
     mean: Interval  # every client counts the same
     per_client: list[float]  # averaged over seeds
-    wins: int  # clients for which the method is better, by ``per_client``
+    wins: int  # clients for which the variant is better, by ``per_client``
     ties: int
     losses: int
     seeds: list[int]
@@ -82,209 +68,164 @@ class Difference:
 
 @dataclass(frozen=True)
 class Best:
-    """For how many clients no method of the comparison is better."""
+    """For how many clients no variant of the comparison is better."""
 
     alone: int
-    shared: int  # with another method
+    shared: int  # with another variant
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One method of a comparison."""
+    """One variant of a comparison."""
 
+    method: str
     model: str
     rounds: dict[int, list[int]]  # seed -> the rounds that were chosen
     difference: Difference | None  # None: the reference itself
-    best: Best | None  # None: there is no seed that all methods have
-    fairness: dict[str, dict[str, Any]]  # mean, std_over_clients, worst_decile -> {mean, std, seeds}
+    best: Best | None  # None: there is no seed that all variants have
+    fairness: dict[str, Number]  # mean, std_over_clients, worst_decile
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The methods of one task, compared client by client on their own test samples."""
+    """The variants of one task, compared client by client on their own test samples."""
 
     task: str
+    metric: MetricInfo
     round: str
     against: str
-    clients: list[int]
+    clients: list[ClientId]
     samples: list[int]  # test samples of each client
-    best_seeds: list[int]  # those that all methods have
-    methods: dict[str, Entry]
+    best_seeds: list[int]  # those that all variants have
+    variants: dict[str, Entry]
     data: str = "own"
 
     @property
     def reference(self) -> str:
-        """The reference method and its model."""
-        return f"{self.against} ({self.methods[self.against].model})"
-
-
-class _Clients(NamedTuple):
-    rounds: list[int]  # [T]
-    samples: dict[int, int]  # client -> test samples
-    accuracy: np.ndarray  # [T, N]
-
-    def fairness(self) -> dict[str, float]:
-        """How accuracy is spread over clients, each number taken per round and averaged over the chosen rounds."""
-        count = np.array(list(self.samples.values()))
-        each = [{**averages(now, count), "std_over_clients": float(np.std(now))} for now in self.accuracy]
-        return {key: float(np.mean([e[key] for e in each])) for key in ("mean", "std_over_clients", "worst_decile")}
+        """The reference and its model."""
+        return f"{self.against} ({self.variants[self.against].model})"
 
 
 def compare(
-    folders: Iterable[Path],
+    records: Iterable[RunRecord],
     *,
     against: str | None = None,
     model: str = "personal",
     choice: str = "last",
-    warn: Callable[[str], None] = lambda text: None,
+    metric: str = "accuracy",
+    order: Sequence[str] = (),
+    warn: Warn = silent,
 ) -> Comparison:
-    """Compare the methods recorded at or below the folders with a reference (default: Local, else the first one).
+    """Compare the recorded variants of a task with a reference (default: Local, else the first one).
 
     A method without a global model (Local) takes part in a comparison of global models with its personal ones. ``choice``
-    is one of ``tables.ROUNDS``; "best" and "validation" go by accuracy weighted by samples.
+    is one of ``series.ROUNDS``; "best" and "validation" go by the metric over all clients, weighted by samples. For
+    ``order`` see :func:`fedprior.analysis.grouping.group`.
     """
-    if model not in MODELS:
-        raise unknown("model", model, MODELS)
+    if model not in SCORED_MODELS:
+        raise unknown("model", model, SCORED_MODELS)
     if choice not in ROUNDS:
         raise unknown("round", choice, ROUNDS)
-    task, by_method = _one_task(list(folders), warn)
+    task, by_variant = _one_task(group(records, order=order, warn=warn, one_experiment=True))
+    info = find_metric([record for seeds in by_variant.values() for record in seeds.values()], metric)
+    local = [variant for variant, seeds in by_variant.items() if method_of(seeds) == LOCAL]
     if against is None:
-        against = "local" if "local" in by_method else next(iter(by_method))
-    elif against not in by_method:
-        raise unknown("method", against, by_method)
-    if "local" not in by_method:
+        against = LOCAL if LOCAL in by_variant else next(iter([*local, *by_variant]))
+    elif against not in by_variant:
+        raise unknown("method", against, by_variant)
+    if not local:
         warn(f"{task} has no Local-only runs; the reference is {against}; add them with: fedprior run {task} -m local")
 
-    models = {method: _model_of(method, by_seed, model, warn) for method, by_seed in by_method.items()}
+    models = {variant: _model_of(variant, seeds, model, info, warn) for variant, seeds in by_variant.items()}
     runs = {
-        method: {seed: _read(by_seed[seed], models[method], choice) for seed in sorted(by_seed)}
-        for method, by_seed in by_method.items()
+        variant: {seed: client_values(seeds[seed], models[variant], choice, info) for seed in sorted(seeds)}
+        for variant, seeds in by_variant.items()
     }
-    samples = _same_clients(by_method, runs)
-    differences = {m: _difference(m, runs[m], against, runs[against], warn) for m in runs if m != against}
+    samples = same_clients(by_variant, runs)
+    differences = {v: _difference(v, runs[v], against, runs[against], info, warn) for v in runs if v != against}
     best_seeds = sorted(set.intersection(*(set(by_seed) for by_seed in runs.values())))
     if any(d.seeds != best_seeds for d in differences.values()):
         which = (
             f"over seeds {_listed(best_seeds)}, which all methods have" if best_seeds else "not told: no seed is in all"
         )
         warn(f"for how many clients each method is the best is {which}")
-    best = _best(runs, best_seeds)
+    best = _best(runs, best_seeds, info)
     return Comparison(
         task=task,
+        metric=info,
         round=choice,
         against=against,
         clients=list(samples),
         samples=list(samples.values()),
         best_seeds=best_seeds,
-        methods={
-            method: Entry(
-                model=models[method],
-                rounds={seed: c.rounds for seed, c in by_seed.items()},
-                difference=differences.get(method),
-                best=best.get(method),
-                fairness=_fairness(by_seed),
+        variants={
+            variant: Entry(
+                method=method_of(by_variant[variant]),
+                model=models[variant],
+                rounds={seed: clients.rounds for seed, clients in by_seed.items()},
+                difference=differences.get(variant),
+                best=best.get(variant),
+                fairness=_fairness(by_seed, info),
             )
-            for method, by_seed in runs.items()
+            for variant, by_seed in runs.items()
         },
     )
 
 
-def _one_task(folders: list[Path], warn: Callable[[str], None]) -> tuple[str, dict[str, dict[int, Run]]]:
-    """The task of the runs at or below the folders, and its runs: method -> seed -> run."""
-    found = collect_runs(folders, warn, one_experiment=True)
-    if len(found) > 1:
-        raise FedpriorError(f"runs of several tasks ({', '.join(found)}) have no clients in common; give one's folder")
-    if not found:
-        raise FedpriorError(f"nothing to compare at or below {', '.join(map(str, folders))}: no run has been evaluated")
-    ((task, by_method),) = found.items()
-    if len(by_method) == 1:
+def _one_task(by_task: Mapping[str, Mapping[str, Seeds]]) -> tuple[str, Mapping[str, Seeds]]:
+    """The only task of the records, and its runs."""
+    if len(by_task) > 1:
         raise FedpriorError(
-            f"a comparison needs two methods and there are only runs of {next(iter(by_method))}; "
+            f"runs of several tasks ({', '.join(by_task)}) have no clients in common; give one's folder"
+        )
+    if not by_task:
+        raise FedpriorError("nothing to compare: no run has been evaluated")
+    ((task, by_variant),) = by_task.items()
+    if len(by_variant) == 1:
+        raise FedpriorError(
+            f"a comparison needs two methods and there are only runs of {next(iter(by_variant))}; "
             f"add another with: fedprior run {task} -m NAME"
         )
-    return task, by_method
+    return task, by_variant
 
 
 def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _model_of(method: str, by_seed: dict[int, Run], wanted: str, warn: Callable[[str], None]) -> str:
-    """The wanted model, or the personal one where the method has no global one."""
-    if wanted != "global" or any(("global", "own", "weighted") in run.series for run in by_seed.values()):
+def _model_of(variant: str, seeds: Seeds, wanted: str, info: MetricInfo, warn: Warn) -> str:
+    """The wanted model, or the personal one where the variant has no global one."""
+    everywhere = (series_of(record, info.name) for record in seeds.values())
+    if wanted != "global" or any(("global", "own", "weighted") in series for series in everywhere):
         return wanted
-    warn(f"{method} has no global model; its personal models are compared")
+    warn(f"{variant} has no global model; its personal models are compared")
     return "personal"
 
 
-def _read(run: Run, model: str, choice: str) -> _Clients:
-    """Every client's accuracy at the chosen rounds of a run."""
-    path = run.folder.path / "clients.csv"
-    rounds = chosen_rounds(run.series, model, "own", "weighted")[choice]
-    if not rounds:
-        data, fix = ("validation", "--set validation=0.2") if choice == "validation" else ("own test", "--overwrite")
-        raise FedpriorError(
-            f"{run.folder.path} has no accuracy of its {model} models on {data} samples to choose a round by; "
-            f"choose another --round or run it anew with {fix}"
-        )
-    values: dict[int, dict[int, tuple[float, int]]] = {t: {} for t in rounds}
-    try:
-        for r in run.folder.rows("clients.csv"):
-            if r["model"] == model and r["data"] == "own" and (t := int(r["round"])) in values:
-                values[t][int(r["client"])] = float(r["accuracy"]), int(r["samples"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise FedpriorError(f"{path} is damaged ({error}); run it anew with --overwrite") from error
-    if missing := [t for t, found in values.items() if not found]:
-        raise FedpriorError(
-            f"{path} has no rows of the {model} models on own test samples at round {missing[0]}, which metrics.csv has; "
-            f"go on with the run (--resume) or run it anew (--overwrite)"
-        )
-    counts = [{client: m for client, (_, m) in sorted(found.items())} for found in values.values()]
-    if any(count != counts[0] for count in counts):
-        raise FedpriorError(f"{path} does not hold the same clients at rounds {_listed(rounds)}; run it anew")
-    accuracy = np.array([[found[client][0] for client in counts[0]] for found in values.values()])
-    return _Clients(rounds, counts[0], accuracy)
-
-
-def _same_clients(by_method: dict[str, dict[int, Run]], runs: dict[str, dict[int, _Clients]]) -> dict[int, int]:
-    """The test samples of each client, which must be the same in all runs."""
-    (first, samples), *others = (
-        (by_method[method][seed].folder.path, clients.samples)
-        for method, by_seed in runs.items()
-        for seed, clients in by_seed.items()
-    )
-    for path, theirs in others:
-        if theirs != samples:
-            raise FedpriorError(
-                f"{path} and {first} do not have the same clients with the same numbers of test samples; "
-                "give runs of one experiment"
-            )
-    return samples
-
-
 def _difference(
-    method: str,
-    ours: dict[int, _Clients],
+    variant: str,
+    ours: Mapping[int, ClientValues],
     against: str,
-    theirs: dict[int, _Clients],
-    warn: Callable[[str], None],
+    theirs: Mapping[int, ClientValues],
+    info: MetricInfo,
+    warn: Warn,
 ) -> Difference:
     seeds = sorted(set(ours) & set(theirs))
     if not seeds:
         raise FedpriorError(
-            f"{method} (seeds {_listed(ours)}) and {against} (seeds {_listed(theirs)}) have no seed in common; "
+            f"{variant} (seeds {_listed(ours)}) and {against} (seeds {_listed(theirs)}) have no seed in common; "
             "run both with the same --seeds"
         )
-    for name, odd in ((method, set(ours) - set(theirs)), (against, set(theirs) - set(ours))):
+    for name, odd in ((variant, set(ours) - set(theirs)), (against, set(theirs) - set(ours))):
         if odd:
-            other = against if name == method else method
+            other = against if name == variant else variant
             warn(f"seeds {_listed(sorted(odd))} of {name} are left out where {other} has no such seed")
-    apart = np.array([ours[s].accuracy.mean(0) - theirs[s].accuracy.mean(0) for s in seeds])  # [S, N]
-    count = list(ours[seeds[0]].samples.values())
+    apart = np.array([ours[s].values.mean(0) - theirs[s].values.mean(0) for s in seeds])  # [S, N]
     per_client = apart.mean(0)
-    wins, losses = int(np.sum(per_client > EQUAL)), int(np.sum(per_client < -EQUAL))
+    higher, lower = int(np.sum(per_client > EQUAL)), int(np.sum(per_client < -EQUAL))
+    wins, losses = (higher, lower) if info.higher_is_better else (lower, higher)
     return Difference(
-        weighted=Interval.of(np.average(apart, axis=1, weights=count)),
+        weighted=Interval.of(ours[s].weighted - theirs[s].weighted for s in seeds),
         mean=Interval.of(apart.mean(1)),
         per_client=per_client.tolist(),
         wins=wins,
@@ -294,116 +235,19 @@ def _difference(
     )
 
 
-def _best(runs: dict[str, dict[int, _Clients]], seeds: list[int]) -> dict[str, Best]:
+def _best(runs: Mapping[str, Mapping[int, ClientValues]], seeds: Sequence[int], info: MetricInfo) -> dict[str, Best]:
     if not seeds:
         return {}
-    accuracy = np.array(
-        [np.mean([by_seed[s].accuracy.mean(0) for s in seeds], 0) for by_seed in runs.values()]
+    sign = 1 if info.higher_is_better else -1
+    goodness = sign * np.array(
+        [np.mean([by_seed[s].values.mean(0) for s in seeds], 0) for by_seed in runs.values()]
     )  # [M, N]
-    top = accuracy >= accuracy.max(0) - EQUAL
+    top = goodness >= goodness.max(0) - EQUAL
     alone = top & (top.sum(0) == 1)
-    return {m: Best(int(a.sum()), int((t & ~a).sum())) for m, t, a in zip(runs, top, alone, strict=True)}
+    return {v: Best(int(a.sum()), int((t & ~a).sum())) for v, t, a in zip(runs, top, alone, strict=True)}
 
 
-def _fairness(by_seed: dict[int, _Clients]) -> dict[str, dict[str, Any]]:
-    found = {seed: clients.fairness() for seed, clients in by_seed.items()}
-    return {key: over_seeds({seed: f[key] for seed, f in found.items()}) for key in next(iter(found.values()))}
-
-
-# -- layout ------------------------------------------------------------------------------------------------------------
-
-DIFFERENCES = (
-    *("method", "model", "difference, weighted", "difference, mean"),
-    *("wins", "ties", "losses", "best for (alone + shared)", "seeds"),
-)
-SHORT_DIFFERENCES = ("method", "model", "weighted", "mean", "win", "tie", "loss", "best for", "n")  # for 80 columns
-FAIRNESS = ("method", "model", "mean over clients", "standard deviation over clients", "worst decile", "seeds")
-SHORT_FAIRNESS = ("method", "model", "mean", "std", "worst 10%", "n")
-CSV = (
-    *("task", "method", "model", "against", "against_model", "data", "round"),
-    *("quantity", "value", "low", "high", "std", "seeds"),
-)
-
-
-def titles(found: Comparison) -> tuple[str, str]:
-    """What the numbers of the two tables are."""
-    return (
-        f"{found.task}: accuracy on own test samples minus that of {found.reference}, in points, {ROUNDS[found.round]}",
-        f"{found.task}: accuracy on own test samples over clients, in percent, {ROUNDS[found.round]}",
-    )
-
-
-def notes(found: Comparison) -> tuple[str, str]:
-    """How to read the two tables."""
-    return (
-        "Weighted (by samples) and mean (of clients): over n paired seeds, ± 95 % confidence interval (Student's t over "
-        f"seeds; n/a with one seed); wins, ties, losses: for how many of {len(found.clients)} clients, averaged over "
-        "seeds; best for: clients for which no method is better, alone + shared with others",
-        "Mean and standard deviation (std) over clients, mean of the worst tenth; ± standard deviation over n seeds",
-    )
-
-
-def _difference_rows(found: Comparison) -> list[tuple[str, ...]]:
-    body = []
-    for method, entry in found.methods.items():
-        best = "-" if entry.best is None else f"{entry.best.alone} + {entry.best.shared}"
-        if (d := entry.difference) is None:
-            body.append((method, entry.model, "reference", *["-"] * 4, best, str(len(entry.rounds))))
-        else:
-            numbers = map(str, (d.weighted, d.mean, d.wins, d.ties, d.losses))
-            body.append((method, entry.model, *numbers, best, str(len(d.seeds))))
-    return body
-
-
-def _fairness_rows(found: Comparison) -> list[tuple[str, ...]]:
-    return [
-        (method, entry.model, *map(shown, entry.fairness.values()), str(len(entry.rounds)))
-        for method, entry in found.methods.items()
-    ]
-
-
-def rich_tables(found: Comparison) -> list[RichTable]:
-    """The two tables for a terminal: differences and wins, fairness."""
-    bodies, heads = (_difference_rows(found), _fairness_rows(found)), (SHORT_DIFFERENCES, SHORT_FAIRNESS)
-    return [terminal_table(*part) for part in zip(titles(found), notes(found), heads, bodies, strict=True)]
-
-
-def render(found: Comparison, format: str) -> str:
-    """The comparison as markdown (two tables) or CSV (one number a line)."""
-    if format == "markdown":
-        bodies, heads = (_difference_rows(found), _fairness_rows(found)), (DIFFERENCES, FAIRNESS)
-        parts = zip(titles(found), notes(found), heads, bodies, strict=True)
-        return "\n\n".join("\n".join([f"{t}.", "", *markdown_table(h, b), "", f"{n}."]) for t, n, h, b in parts)
-    if format == "csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(CSV)
-        for method, entry in found.methods.items():
-            what = (
-                found.task,
-                method,
-                entry.model,
-                found.against,
-                found.methods[found.against].model,
-                found.data,
-                found.round,
-            )
-            for line in _numbers(entry, found.best_seeds):
-                writer.writerow([*what, *("" if v is None else v for v in line)])
-        return text.getvalue().rstrip("\n")
-    raise unknown("format", format, FORMATS)
-
-
-def _numbers(entry: Entry, best_seeds: list[int]) -> Iterable[tuple[Any, ...]]:
-    """Every number of an entry: quantity, value, low, high, std, seeds."""
-    if (d := entry.difference) is not None:
-        seeds = " ".join(map(str, d.seeds))
-        for name, i in (("weighted", d.weighted), ("mean", d.mean)):
-            yield f"difference_{name}", i.mean, i.low, i.high, None, seeds
-        for name in ("wins", "ties", "losses"):
-            yield name, getattr(d, name), None, None, None, seeds
-    if entry.best is not None:
-        for name in ("alone", "shared"):
-            yield f"best_{name}", getattr(entry.best, name), None, None, None, " ".join(map(str, best_seeds))
-    for name, n in entry.fairness.items():
-        yield name, n["mean"], None, None, n["std"], " ".join(map(str, n["seeds"]))
+def _fairness(by_seed: Mapping[int, ClientValues], info: MetricInfo) -> dict[str, Number]:
+    spread = {seed: clients.fairness(info) for seed, clients in by_seed.items()}
+    keys = next(iter(spread.values()))
+    return {key: over_seeds({seed: numbers[key] for seed, numbers in spread.items()}) for key in keys}

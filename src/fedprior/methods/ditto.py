@@ -7,16 +7,17 @@ server:                         w <- sum_i p_i w_i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jax import Array, lax
 
-from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector
+from fedprior.core.batch import Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Vector
 
 
-@dataclass(frozen=True)
 class Ditto(Method):
     """FedAvg for w, and beside it a personal v_i pulled towards the received w; lam = 0 is Local.
 
@@ -28,22 +29,18 @@ class Ditto(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Li et al., ICML 2021"
-    sources: ClassVar[dict[str, str]] = {
-        "R": "PRIOR, section 5",
-        "alpha": "PRIOR, section 5",
-        "lam": "Ditto's code: 1, among 0.1, 1, 2",
-    }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"lam": (0.1, 1.0, 2.0)}
 
-    R: int = 20
-    alpha: float = 0.01
-    lam: float = 1.0
+    R: int = hyper(20, "PRIOR, section 5", least=1)
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
+    lam: float = hyper(1.0, "Ditto's code: 1, among 0.1, 1, 2", sweep=(0.1, 1.0, 2.0), least=0, inert=0)
 
-    def client(self, w0: Vector, key: Array) -> Tree:
+    def client(self, w0: Vector, key: Array) -> Vector:
         """v_i."""
         return w0
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(
+        self, problem: Problem, client: Vector, down: Vector, data: Data, key: Array
+    ) -> tuple[Vector, Vector, Info]:
         """R steps of both models on the same batches."""
 
         def step(carry: tuple[Vector, Vector], pick: Array) -> tuple[tuple[Vector, Vector], None]:
@@ -55,10 +52,6 @@ class Ditto(Method):
         (v, w), _ = lax.scan(step, (client, down), data.draw(self.R))
         return v, w, {"moved": (w - down).norm(), "personal": (v - down).norm()}
 
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Vector, down: Vector, data: Data, key: Array) -> Mixture:
         """v_i."""
         return single(client)
-
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
-        """A newcomer fits v to the received w: one round of its own, from w."""
-        return self.local(problem, down, down, data, key)[0]

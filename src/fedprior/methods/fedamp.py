@@ -8,18 +8,36 @@ client:   w_i <- w_i - alpha [grad f_i(w_i; B) + lam (w_i - u_i)],  R batches, K
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Scalar, Tree, Vector, inner_products, put_rows, repeat, row, squared_norms, weighted_mean
+from fedprior.core.batch import Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import (
+    Scalar,
+    Vector,
+    inner_products,
+    put_rows,
+    repeat,
+    row,
+    squared_norms,
+    weighted_mean,
+)
+from fedprior.errors import FedpriorError
 
 
-@dataclass(frozen=True)
+class Server(NamedTuple):
+    """Everyone's last upload and cloud model."""
+
+    w: Vector  # [N, ...]
+    u: Vector  # [N, ...]
+
+
 class FedAMP(Method):
     """Clients with similar models attend to each other; each is pulled to a cloud model of its own, there is no global one.
 
@@ -33,52 +51,37 @@ class FedAMP(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Huang et al., AAAI 2021"
-    sources: ClassVar[dict[str, str]] = {
-        "R": "PRIOR, section 5",
-        "K": "1: fresh batches throughout; 5 is what PRIOR's cost table implies",
-        "alpha": "PRIOR, section 5",
-        "lam": "unknown for PRIOR: to be tuned",
-        "sigma": "unknown for PRIOR: the median squared distance",
-        "a": "unknown for PRIOR: see keep",
-        "keep": "the paper needs a self-weight of at least 0; ours: a tenth",
-    }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"lam": (0.1, 1.0, 5.0), "keep": (0.1, 0.5)}
 
-    R: int = 20
-    K: int = 1
-    alpha: float = 0.01
-    lam: float = 1.0
-    sigma: float | None = None
-    a: float | None = None
-    keep: float = 0.1
+    R: int = hyper(20, "PRIOR, section 5", least=1)
+    K: int = hyper(1, "1: fresh batches throughout; 5 is what PRIOR's cost table implies", least=1)
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
+    lam: float = hyper(1.0, "unknown for PRIOR: to be tuned", sweep=(0.1, 1.0, 5.0), least=0, inert=0)
+    sigma: float | None = hyper(None, "unknown for PRIOR: the median squared distance", above=0)
+    a: float | None = hyper(None, "unknown for PRIOR: see keep", above=0)
+    keep: float = hyper(
+        0.1, "the paper needs a self-weight of at least 0; ours: a tenth", sweep=(0.1, 0.5), least=0, most=1
+    )
 
-    def rules(self) -> list[tuple[str, str, bool]]:
-        """Positive scales, and a share of oneself."""
-        positive = [
-            (name, "it must be a finite number above 0, or left out", value is None or 0 < value < float("inf"))
-            for name, value in (("sigma", self.sigma), ("a", self.a))
-        ]
-        return [*super().rules(), *positive, ("keep", "it must be from 0 to 1", 0 <= self.keep <= 1)]
-
-    def client(self, w0: Vector, key: Array) -> Tree:
+    def client(self, w0: Vector, key: Array) -> Vector:
         """w_i."""
         return w0
 
-    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
-        """Everyone's last upload and cloud model [N, ...]."""
-        return {"w": repeat(w0, n_clients), "u": repeat(w0, n_clients)}
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Server:
+        return Server(repeat(w0, n_clients), repeat(w0, n_clients))
 
-    def outbox(self, server: Tree) -> Tree:
-        """The cloud models."""
-        return {"u": server["u"]}
+    def outbox(self, server: Server) -> Vector:
+        """The cloud models [N, ...]."""
+        return server.u
 
-    def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
+    def send(self, outbox: Vector, i: Array | None, key: Array) -> Vector:
         """u_i; a newcomer gets the mean of all cloud models."""
         if i is None:
-            return jax.tree.map(lambda x: jnp.mean(x, axis=0), server["u"])
-        return row(server["u"], i)
+            return jax.tree.map(lambda x: jnp.mean(x, axis=0), outbox)
+        return row(outbox, i)
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(
+        self, problem: Problem, client: Vector, down: Vector, data: Data, key: Array
+    ) -> tuple[Vector, Vector, Info]:
         """R times K steps pulled towards the cloud model, going on from the client's own."""
 
         def step(w: Vector, pick: Array) -> tuple[Vector, None]:
@@ -100,31 +103,21 @@ class FedAMP(Method):
         most = (1 - self.keep) / jnp.maximum(jnp.max(jnp.sum(slope, axis=1)), 1e-30)
         return (most if self.a is None else jnp.minimum(self.a, most)) * slope
 
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+    def merge(self, server: Server, ups: Vector, weights: Array, ids: Array, key: Array) -> Server:
         """Store the uploads, then u_i = sum_j xi_ij w_j for the clients that uploaded: two matrix products."""
-        w = put_rows(server["w"], ids, ups)
+        w = put_rows(server.w, ids, ups)
         norms = squared_norms(w)
         others = jnp.arange(len(norms))[None, :] != ids[:, None]
         xi = self.attention(inner_products(ups, w), norms[ids], norms, others)
         stay = 1 - jnp.sum(xi, axis=1)
         xi = xi.at[jnp.arange(len(ids)), ids].set(stay)
-        u = put_rows(server["u"], ids, weighted_mean(w, xi))
-        return {"w": w, "u": u}
+        return Server(w, put_rows(server.u, ids, weighted_mean(w, xi)))
 
-    def global_model(self, server: Tree) -> None:
-        """There is none."""
-        return None
-
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Vector, down: Vector, data: Data, key: Array) -> Mixture:
         """w_i."""
         return single(client)
 
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
-        """A newcomer trains for one round, from the mean model and pulled towards it."""
-        return self.local(problem, down, down, data, key)[0]
 
-
-@dataclass(frozen=True)
 class HeurFedAMP(FedAMP):
     """Attention by the angle between models, which needs no scale of distances; ``xi`` is the weight of one's own model.
 
@@ -132,25 +125,21 @@ class HeurFedAMP(FedAMP):
     25.0
     """
 
-    sources: ClassVar[dict[str, str]] = {
-        **FedAMP.sources,
-        "xi": "one over the number of similar clients, oneself included; ten in the paper's tasks",
-        "sigma": "to be tuned, between 10 and 100",
-    }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"lam": (0.1, 1.0, 5.0), "sigma": (10.0, 25.0, 100.0)}
+    sigma: float | None = hyper(25.0, "to be tuned, between 10 and 100", sweep=(10.0, 25.0, 100.0), above=0)
+    a: float | None = hyper(None, "HeurFedAMP has no such step: see xi")
+    keep: float = hyper(FedAMP.keep, "HeurFedAMP keeps xi of a client's own model")
+    xi: float = hyper(
+        0.1, "one over the number of similar clients, oneself included; ten in the paper's tasks", least=0, most=1
+    )
 
-    sigma: float | None = 25.0
-    xi: float = 0.1
-
-    def rules(self) -> list[tuple[str, str, bool]]:
-        """As FedAMP, with a weight of one's own model, a scale that cannot be left out, and nothing to cut."""
-        return [
-            *super().rules(),
-            ("xi", "it must be from 0 to 1", 0 <= self.xi <= 1),
-            ("sigma", "it must be a number above 0", self.sigma is not None),
+    def __check_init__(self) -> None:
+        for name, valid, holds in (
+            ("sigma", "it must be a finite number above 0", self.sigma is not None),
             ("a", "HeurFedAMP has no such step: leave it out, and set xi", self.a is None),
             ("keep", "HeurFedAMP keeps xi of a client's own model: leave it out, and set xi", self.keep == FedAMP.keep),
-        ]
+        ):
+            if not holds:
+                raise FedpriorError(f"HeurFedAMP: {name} = {getattr(self, name)!r} is not valid; {valid}")
 
     def attention(self, products: Array, own: Array, norms: Array, others: Array) -> Array:
         """A softmax of cosines over the others, times 1 - xi."""

@@ -5,17 +5,19 @@ w_i <- w_i - alpha grad f_i(w_i; B), R times from the received w;    w <- sum_i 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import optax
 from jax import Array
 
-from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, optimize, optimizer
+from fedprior.core.batch import Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.optimize import OPTIMIZERS, Optimizer, local_steps
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Tree, Vector
 
 
-@dataclass(frozen=True)
 class FedAvg(Method):
     """One global model; its personal model is the received global one.
 
@@ -24,27 +26,20 @@ class FedAvg(Method):
     """
 
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
-    sources: ClassVar[dict[str, str]] = {"R": "paper, section 5", "alpha": "paper, section 5"}
-    ranges: ClassVar[dict[str, tuple[float, ...]]] = {"alpha": (0.01, 0.03, 0.1)}
 
-    R: int = 20
-    alpha: float = 0.01
-    optimizer: str | optax.GradientTransformation = "sgd"
+    R: int = hyper(20, "PRIOR, section 5", least=1)
+    alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0)
+    optimizer: Optimizer = hyper("sgd", choices=OPTIMIZERS, objects=optax.GradientTransformation)
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(self, problem: Problem, client: Tree, down: Vector, data: Data, key: Array) -> tuple[Tree, Vector, Info]:
         """R steps from the received w; the optimizer starts afresh each round."""
-        w, _ = optimize(
-            lambda w, pick: problem.grad(w, data.batch(pick)),
-            down,
-            data.draw(self.R),
-            optimizer(self.optimizer, self.alpha),
-        )
+        w, _ = local_steps(problem.grad, down, data, self.R, self.alpha, self.optimizer)
         return client, w, {"moved": (w - down).norm()}
 
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Tree, down: Vector, data: Data, key: Array) -> Mixture:
         """The received w."""
         return single(down)
 
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
-        """A newcomer just receives."""
+    def join(self, problem: Problem, down: Vector, data: Data, key: Array) -> Tree:
+        """A newcomer keeps nothing either."""
         return ()

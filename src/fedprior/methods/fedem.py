@@ -9,20 +9,23 @@ predict: sum_m pi_im softmax_m(x)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fedprior.method import Batch, Data, FedpriorError, Info, Method, Mixture, Problem
-from fedprior.vectors import Tree, Vector, optimize, optimizer, row
+from fedprior.core.batch import Batch, Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture
+from fedprior.core.optimize import make_optimizer, optimize
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Vector, row
+from fedprior.errors import FedpriorError
 
 JOIN_STEPS = 10  # EM steps on pi for a newcomer
 
 
-@dataclass(frozen=True)
 class FedEM(Method):
     """Each client is a mixture of M learners. Only pi_i is kept; q is made anew from the received learners.
 
@@ -32,22 +35,13 @@ class FedEM(Method):
     3
     """
 
-    participation: ClassVar[tuple[str, ...]] = ("sampled", "all")
     paper: ClassVar[str] = "Marfoq et al., NeurIPS 2021"
-    sources: ClassVar[dict[str, str]] = {
-        "M": "FedEM's code",
-        "R": "PRIOR, section 5",
-        "alpha": "PRIOR, section 5; FedEM's code: 0.03 with decay",
-    }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"alpha": (0.01, 0.03, 0.1)}
 
-    M: int = 3
-    R: int = 20
-    alpha: float = 0.01
-
-    def rules(self) -> list[tuple[str, str, bool]]:
-        """The shared rules, and at least one learner."""
-        return [*super().rules(), ("M", "it counts learners: a whole number of at least 1", self.M >= 1)]
+    M: int = hyper(3, "FedEM's code", least=1)
+    R: int = hyper(20, "PRIOR, section 5", least=1)
+    alpha: float = hyper(
+        0.01, "PRIOR, section 5; FedEM's code: 0.03 with decay", sweep=(0.01, 0.03, 0.1), least=0, inert=0
+    )
 
     def check(self, problem: Problem, w0: Vector) -> None:
         """Refuse learners that start as one and the same: they would never part."""
@@ -57,21 +51,21 @@ class FedEM(Method):
                 "give a function of a key that builds the model (or M = 1)"
             )
 
-    def client(self, w0: Vector, key: Array) -> Tree:
+    def client(self, w0: Vector, key: Array) -> Array:
         """pi_i, uniform."""
         return jnp.full((self.M,), 1 / self.M)
 
-    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
-        """M learners; each starts by itself, since equal ones would never part."""
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Vector:
+        """M learners [M, ...]; each starts by itself, since equal ones would never part."""
         starts = [w0, *(problem.init(jax.random.fold_in(key, m)) for m in range(1, self.M))]
         return jax.tree.map(lambda *x: jnp.stack(x), *starts)
 
-    def _responsibilities(self, problem: Problem, pi: Array, learners: Tree, batch: Batch) -> Array:
+    def _responsibilities(self, problem: Problem, pi: Array, learners: Vector, batch: Batch) -> Array:
         """q [M, B]."""
         losses = jnp.stack([problem.losses(row(learners, m), batch) for m in range(self.M)])
         return jax.nn.softmax(jnp.log(pi)[:, None] - losses, axis=0)
 
-    def _mixture(self, problem: Problem, pi: Array, learners: Tree, data: Data) -> Array:
+    def _mixture(self, problem: Problem, pi: Array, learners: Vector, data: Data) -> Array:
         """pi <- mean over all samples of q."""
 
         def add(total: Array, batch: Batch) -> Array:
@@ -79,7 +73,9 @@ class FedEM(Method):
 
         return data.fold(add, jnp.zeros_like(pi)) / data.size
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(
+        self, problem: Problem, client: Array, down: Vector, data: Data, key: Array
+    ) -> tuple[Array, Vector, Info]:
         """E on all samples, then R weighted steps of each learner."""
         picks = data.draw(self.R)
         q = lax.map(lambda pick: self._responsibilities(problem, client, down, data.batch(pick)), picks)  # [R, M, B]
@@ -91,21 +87,21 @@ class FedEM(Method):
                 batch, q = data.batch(step[0]), jnp.maximum(step[1], 1e-30)  # at 0 a sample would not be counted
                 return problem.grad(w, batch._replace(mask=batch.mask * q))
 
-            return optimize(grad, start, (picks, q), optimizer("sgd", self.alpha))[0]
+            return optimize(grad, start, (picks, q), make_optimizer("sgd", self.alpha))[0]
 
         learners = lax.map(train, (down, jnp.moveaxis(q, 1, 0)))
         pi = self._mixture(problem, client, down, data)
         return pi, learners, {"moved": (learners - down).norm(), "largest": jnp.max(pi)}
 
-    def global_model(self, server: Tree) -> None:
+    def global_model(self, server: Vector) -> None:
         """There are M."""
         return None
 
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Array, down: Vector, data: Data, key: Array) -> Mixture:
         """pi_i and the received learners."""
         return client, down
 
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+    def join(self, problem: Problem, down: Vector, data: Data, key: Array) -> Array:
         """A newcomer fits only its mixture."""
         start = jnp.full((self.M,), 1 / self.M)
         return lax.fori_loop(0, JOIN_STEPS, lambda _, pi: self._mixture(problem, pi, down, data), start)

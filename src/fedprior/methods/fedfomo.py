@@ -8,18 +8,46 @@ server: offers each client the models that served it best so far (P_ij, the sum 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fedprior.method import Batch, Data, FedpriorError, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, optimize, optimizer, put_rows, repeat, rows, weighted_mean
+from fedprior.core.batch import Batch, Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.optimize import local_steps
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Vector, put_rows, repeat, rows, weighted_mean
+from fedprior.errors import FedpriorError
 
 
-@dataclass(frozen=True)
+class Server(NamedTuple):
+    """What the server knows of all clients."""
+
+    w: Vector  # [N, ...] everyone's last upload
+    seen: Array  # [N] who has uploaded
+    P: Array  # [N, N] how models served clients, added up
+    t: Array  # rounds done
+
+
+class Offers(NamedTuple):
+    """M models, whose they are, and which of them count."""
+
+    w: Vector  # [M, ...]
+    ids: Array  # [M]
+    there: Array  # [M]
+
+
+class Upload(NamedTuple):
+    """The client's model, and how the offered ones served it."""
+
+    w: Vector
+    ids: Array  # [M]
+    gain: Array  # [M]
+
+
 class FedFomo(Method):
     """Clients weigh each other's models by how much they lower a validation loss; M = 0 is Local on four fifths.
 
@@ -31,73 +59,51 @@ class FedFomo(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Zhang et al., ICLR 2021"
-    sources: ClassVar[dict[str, str]] = {
-        "R": "PRIOR, section 5",
-        "alpha": "PRIOR, section 5",
-        "M": "FedFomo's code",
-        "fraction": "FedFomo's code",
-        "eps": "FedFomo's code",
-        "decay": "FedFomo's code",
-    }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"M": (2, 5, 10)}
 
-    R: int = 20
-    alpha: float = 0.01
-    M: int = 5
-    fraction: float = 0.2
-    eps: float = 0.3
-    decay: float = 0.05
+    R: int = hyper(20, "PRIOR, section 5", least=1)
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
+    M: int = hyper(5, "FedFomo's code", sweep=(2, 5, 10), least=0, inert=0)
+    fraction: float = hyper(0.2, "FedFomo's code", above=0, below=1)
+    eps: float = hyper(0.3, "FedFomo's code", least=0, most=1)
+    decay: float = hyper(0.05, "FedFomo's code", least=0, most=1)
 
-    def rules(self) -> list[tuple[str, str, bool]]:
-        """Counts and shares."""
-        return [
-            *super().rules(),
-            ("M", "it counts models: a whole number of at least 0", self.M >= 0),
-            ("fraction", "it must be above 0 and below 1", 0 < self.fraction < 1),
-            ("eps", "it must be from 0 to 1", 0 <= self.eps <= 1),
-            ("decay", "it must be from 0 to 1", 0 <= self.decay <= 1),
-        ]
-
-    def idle(self) -> list[str]:
-        """M = 0 takes from nobody."""
-        return [*super().idle(), *(["M = 0"] if self.M == 0 else [])]
-
-    def client(self, w0: Vector, key: Array) -> Tree:
+    def client(self, w0: Vector, key: Array) -> Vector:
         """w_i."""
         return w0
 
-    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
-        """Everyone's last upload, who has uploaded, how models served clients, and the rounds done."""
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Server:
         if n_clients - 1 < self.M:
             raise FedpriorError(
                 f"FedFomo: M = {self.M} models to choose from, but a client has {n_clients - 1} others; "
                 f"valid: 0 to {n_clients - 1}"
             )
-        return {
-            "w": repeat(w0, n_clients),
-            "seen": jnp.zeros((n_clients,), bool),
-            "P": jnp.zeros((n_clients, n_clients)),
-            "t": jnp.zeros((), jnp.int32),
-        }
+        return Server(
+            w=repeat(w0, n_clients),
+            seen=jnp.zeros((n_clients,), bool),
+            P=jnp.zeros((n_clients, n_clients)),
+            t=jnp.zeros((), jnp.int32),
+        )
 
-    def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
+    def send(self, outbox: Server, i: Array | None, key: Array) -> Offers:
         """M models and whose they are; a newcomer gets the mean of all models as its only candidate."""
         if i is None:
-            mean = weighted_mean(server["w"], server["seen"] / jnp.maximum(jnp.sum(server["seen"]), 1))
-            there = (jnp.arange(self.M) == 0) & jnp.any(server["seen"])
-            return {"w": repeat(mean, self.M), "ids": jnp.full((self.M,), -1), "there": there}
+            mean = weighted_mean(outbox.w, outbox.seen / jnp.maximum(jnp.sum(outbox.seen), 1))
+            there = (jnp.arange(self.M) == 0) & jnp.any(outbox.seen)
+            return Offers(repeat(mean, self.M), ids=jnp.full((self.M,), -1), there=there)
         order, explore, pick = jax.random.split(key, 3)
-        n = len(server["seen"])
-        possible = server["seen"] & (jnp.arange(n) != i)
+        n = len(outbox.seen)
+        possible = outbox.seen & (jnp.arange(n) != i)
         noise = jax.random.uniform(order, (n,))  # ties are broken at random
-        best = jnp.argsort(jnp.where(possible, -server["P"][i], jnp.inf) + 1e-6 * noise)[: self.M]
+        best = jnp.argsort(jnp.where(possible, -outbox.P[i], jnp.inf) + 1e-6 * noise)[: self.M]
         drawn = jnp.argsort(jnp.where(possible, jax.random.uniform(pick, (n,)), 2.0))[: self.M]
-        eps = self.eps * (1 - self.decay) ** server["t"]
+        eps = self.eps * (1 - self.decay) ** outbox.t
         ids = jnp.where(jax.random.uniform(explore, (self.M,)) < eps, drawn, best)
         again = jnp.any(jnp.tril(ids[:, None] == ids[None, :], -1), axis=1)  # a model counts once
-        return {"w": rows(server["w"], ids), "ids": ids, "there": possible[ids] & ~again}
+        return Offers(rows(outbox.w, ids), ids=ids, there=possible[ids] & ~again)
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(
+        self, problem: Problem, client: Vector, down: Offers, data: Data, key: Array
+    ) -> tuple[Vector, Upload, Info]:
         """Take from the others what helps on the held-out part, then R steps on the rest."""
         train, held = data.split(self.fraction)
 
@@ -111,33 +117,27 @@ class FedFomo(Method):
             return (before - loss(w)) / ((w - client).norm() + 1e-5)
 
         before = loss(client)
-        raw = jnp.where(down["there"], jax.lax.map(gain, down["w"]), 0)
+        raw = jnp.where(down.there, jax.lax.map(gain, down.w), 0)
         helpful = jnp.maximum(raw, 0)
         W = helpful / jnp.where(jnp.sum(helpful) > 0, jnp.sum(helpful), 1)
-        start = client + weighted_mean(jax.tree.map(lambda x, c: x - c, down["w"], client), W)
-        w, _ = optimize(
-            lambda w, pick: problem.grad(w, train.batch(pick)), start, train.draw(self.R), optimizer("sgd", self.alpha)
-        )
-        up = {"w": w, "ids": down["ids"], "gain": raw}
-        return w, up, {"moved": (w - client).norm(), "helpful": jnp.sum(helpful > 0).astype(raw.dtype)}
+        start = client + weighted_mean(jax.tree.map(lambda x, c: x - c, down.w, client), W)
+        w, _ = local_steps(problem.grad, start, train, self.R, self.alpha)
+        info = {"moved": (w - client).norm(), "helpful": jnp.sum(helpful > 0).astype(raw.dtype)}
+        return w, Upload(w, down.ids, raw), info
 
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+    def merge(self, server: Server, ups: Upload, weights: Array, ids: Array, key: Array) -> Server:
         """Store the uploads and how the offers served."""
-        return {
-            "w": put_rows(server["w"], ids, ups["w"]),
-            "seen": server["seen"].at[ids].set(True),
-            "P": server["P"].at[ids[:, None], ups["ids"]].add(ups["gain"]),
-            "t": server["t"] + 1,
-        }
+        return Server(
+            w=put_rows(server.w, ids, ups.w),
+            seen=server.seen.at[ids].set(True),
+            P=server.P.at[ids[:, None], ups.ids].add(ups.gain),
+            t=server.t + 1,
+        )
 
-    def global_model(self, server: Tree) -> None:
-        """There is none."""
-        return None
-
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Vector, down: Offers, data: Data, key: Array) -> Mixture:
         """w_i."""
         return single(client)
 
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+    def join(self, problem: Problem, down: Offers, data: Data, key: Array) -> Vector:
         """A newcomer takes from the mean model what helps, and trains for one round."""
         return self.local(problem, problem.init(key), down, data, key)[0]

@@ -11,16 +11,19 @@ server:       phi <- sum_i p_i phi_i;   c_k <- mean of all samples' features;   
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from fedprior.method import Batch, Data, FedpriorError, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, put_rows, repeat, row, select, weighted_mean
+from fedprior.core.batch import Batch, Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Vector, put_rows, repeat, row, select, weighted_mean
+from fedprior.errors import FedpriorError
 
 SOLVER_STEPS = 500  # accelerated projected-gradient steps for a_i
 LEAST = 1e-3  # smaller weights a_ij are set to zero
@@ -37,9 +40,8 @@ def combination(M: Array) -> Array:
     def descend(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         a, ahead = carry
         new = optax.projections.projection_simplex(ahead - step * (M @ ahead))
-        onward = jnp.where(
-            (ahead - new) @ (new - a) > 0, 0.0, k / (k + 3.0)
-        )  # start the momentum again when it overshoots
+        overshot = (ahead - new) @ (new - a) > 0  # then the momentum starts again
+        onward = jnp.where(overshot, 0.0, k / (k + 3.0))
         return new, new + onward * (new - a)
 
     start = jnp.full((len(M),), 1 / len(M))
@@ -59,7 +61,46 @@ def combinations(H: Array, V: Array) -> Array:
     return lax.map(of, jnp.arange(len(V)))
 
 
-@dataclass(frozen=True)
+class Client(NamedTuple):
+    """The client's last model, of which only the head h_i is used again, and the round that it is from."""
+
+    w: Vector
+    t: Array
+
+
+class Server(NamedTuple):
+    """The mean model, the heads combined for clients and when that was, class means, and the rounds done."""
+
+    w: Vector
+    heads: Vector  # [N, ...]
+    made: Array  # [N]
+    c: Array  # [C, d]
+    known: Array  # [C], which class means there are
+    t: Array
+
+
+class Message(NamedTuple):
+    """The mean model, class means, the rounds done, and the head last combined for the client (a newcomer has none)."""
+
+    w: Vector
+    c: Array
+    known: Array
+    t: Array
+    head: Vector | None = None
+    made: Array | None = None
+
+
+class Upload(NamedTuple):
+    """The trained model and its head; H and V of the received extractor, class counts and feature sums of the trained."""
+
+    w: Vector
+    head: Vector
+    H: Array  # [C, d]
+    V: Array
+    counts: Array  # [C]
+    sums: Array  # [C, d]
+
+
 class FedPAC(Method):
     """One extractor for all, aligned by class means, and a head per client, combined with the heads of similar clients.
 
@@ -71,31 +112,19 @@ class FedPAC(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Xu et al., ICLR 2023"
-    sources: ClassVar[dict[str, str]] = {
-        "R": "PRIOR, section 5; FedPAC's code: 5 epochs",
-        "R_head": "bounded, in place of the code's one epoch",
-        "alpha": "PRIOR, section 5; FedPAC's code",
-        "alpha_head": "FedPAC's code",
-        "lam": "FedPAC's code: 1 for align = mean, which for 100 features is this",
-        "align": "the paper: sum; FedPAC's code: mean",
-    }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"lam": (0.01, 0.1, 1.0), "alpha_head": (0.01, 0.1)}
 
-    R: int = 20
-    R_head: int = 5
-    alpha: float = 0.01
-    alpha_head: float = 0.1
-    lam: float = 0.01
-    align: str = "sum"
-
-    def rules(self) -> list[tuple[str, str, bool]]:
-        """The shared rules, the head's steps, and the alignment's scale."""
-        return [
-            *super().rules(),
-            ("R_head", "it counts steps: a whole number of at least 1", self.R_head >= 1),
-            ("alpha_head", "it must be a finite number of at least 0", 0 <= self.alpha_head < float("inf")),
-            ("align", "valid: sum, mean", self.align in ("sum", "mean")),
-        ]
+    R: int = hyper(20, "PRIOR, section 5; FedPAC's code: 5 epochs", least=1)
+    R_head: int = hyper(5, "bounded, in place of the code's one epoch", least=1)
+    alpha: float = hyper(0.01, "PRIOR, section 5; FedPAC's code", least=0, inert=0)
+    alpha_head: float = hyper(0.1, "FedPAC's code", sweep=(0.01, 0.1), least=0, inert=0)
+    lam: float = hyper(
+        0.01,
+        "FedPAC's code: 1 for align = mean, which for 100 features is this",
+        sweep=(0.01, 0.1, 1.0),
+        least=0,
+        inert=0,
+    )
+    align: str = hyper("sum", "the paper: sum; FedPAC's code: mean", choices=("sum", "mean"))
 
     def check(self, problem: Problem, w0: Vector) -> None:
         """Refuse a model that is nothing but a head."""
@@ -105,35 +134,31 @@ class FedPAC(Method):
                 "use a model with hidden layers (dnn, cnn, lstm)"
             )
 
-    def client(self, w0: Vector, key: Array) -> Tree:
-        """The client's last model, of which only the head h_i is used again, and the round it is from."""
-        return {"w": w0, "t": jnp.zeros((), jnp.int32)}
+    def client(self, w0: Vector, key: Array) -> Client:
+        return Client(w0, jnp.zeros((), jnp.int32))
 
-    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
-        """The mean model, class means, heads combined for clients and when that was, and the rounds done."""
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Server:
         classes, d = problem.head_shape(w0)
-        return {
-            "w": w0,
-            "heads": repeat(problem.head(w0), n_clients),
-            "made": jnp.zeros((n_clients,), jnp.int32),
-            "c": jnp.zeros((classes, d)),
-            "known": jnp.zeros((classes,), bool),
-            "t": jnp.zeros((), jnp.int32),
-        }
+        return Server(
+            w=w0,
+            heads=repeat(problem.head(w0), n_clients),
+            made=jnp.zeros((n_clients,), jnp.int32),
+            c=jnp.zeros((classes, d)),
+            known=jnp.zeros((classes,), bool),
+            t=jnp.zeros((), jnp.int32),
+        )
 
-    def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
+    def send(self, outbox: Server, i: Array | None, key: Array) -> Message:
         """phi, class means, and the head last combined for the client; a newcomer gets the mean head."""
-        down = {name: server[name] for name in ("w", "c", "known", "t")}
-        if i is None:
-            return down
-        return {**down, "head": row(server["heads"], i), "made": server["made"][i]}
+        down = Message(outbox.w, outbox.c, outbox.known, outbox.t)
+        return down if i is None else down._replace(head=row(outbox.heads, i), made=outbox.made[i])
 
-    def _model(self, problem: Problem, client: Tree, down: Tree) -> Vector:
+    def _model(self, problem: Problem, client: Client, down: Message) -> Vector:
         """The received phi with the client's own head, or with one combined for it since it last trained."""
-        head = problem.head(client["w"])
-        if "head" in down:
-            head = select(down["made"] > client["t"], down["head"], head)
-        return problem.with_head(down["w"], head)
+        head = problem.head(client.w)
+        if down.head is not None and down.made is not None:
+            head = select(down.made > client.t, down.head, head)
+        return problem.with_head(down.w, head)
 
     def _classes(self, problem: Problem, w: Vector, data: Data, C: int) -> tuple[Array, Array, Array]:
         """Per class the number of samples [C] and the sum of features [C, d]; the sum of |z|^2."""
@@ -146,17 +171,19 @@ class FedPAC(Method):
         d = problem.head_shape(w)[1]
         return data.fold(add, (jnp.zeros((C,)), jnp.zeros((C, d)), jnp.zeros(())))
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(
+        self, problem: Problem, client: Client, down: Message, data: Data, key: Array
+    ) -> tuple[Client, Upload, Info]:
         """Class statistics, head phase, extractor phase, class means again."""
         w = self._model(problem, client, down)
-        C = len(down["known"])
+        C = len(down.known)
         counts, sums, squares = self._classes(problem, w, data, C)
         share = lax.optimization_barrier(1 / data.size)  # multiplied, as a division may round differently in a loop
         H = share * sums  # p_k mu_k
         V = share * lax.optimization_barrier(share * squares - jnp.sum(H**2))
         mu = sums / jnp.maximum(counts, 1)[:, None]
-        target = jnp.where(down["known"][:, None], down["c"], mu)  # own means where the federation has none yet
-        scale = self.lam * jnp.any(down["known"]) / (1 if self.align == "sum" else target.shape[1])
+        target = jnp.where(down.known[:, None], down.c, mu)  # own means where the federation has none yet
+        scale = self.lam * jnp.any(down.known) / (1 if self.align == "sum" else target.shape[1])
 
         def fit_head(w: Vector, pick: Array) -> tuple[Vector, None]:
             slope = problem.head(problem.grad(w, data.batch(pick)))
@@ -174,35 +201,34 @@ class FedPAC(Method):
         w, _ = lax.scan(fit_head, w, data.draw(self.R_head))
         w, _ = lax.scan(fit_extractor, w, data.draw(self.R))
         counts, sums, _ = self._classes(problem, w, data, C)
-        up = {"w": w, "head": problem.head(w), "H": H, "V": V, "counts": counts, "sums": sums}
-        return {"w": w, "t": down["t"]}, up, {"moved": (w - down["w"]).norm()}
+        up = Upload(w, problem.head(w), H=H, V=V, counts=counts, sums=sums)
+        return Client(w, down.t), up, {"moved": (w - down.w).norm()}
 
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+    def merge(self, server: Server, ups: Upload, weights: Array, ids: Array, key: Array) -> Server:
         """Mean extractor, class means over all samples, and a combination of heads for each client of the round."""
-        counts, sums = jnp.sum(ups["counts"], axis=0), jnp.sum(ups["sums"], axis=0)
+        counts, sums = jnp.sum(ups.counts, axis=0), jnp.sum(ups.sums, axis=0)
         seen = counts > 0
-        heads = weighted_mean(ups["head"], combinations(ups["H"], jnp.maximum(ups["V"], 0)))
-        return {
-            "w": weighted_mean(ups["w"], weights),
-            "heads": put_rows(server["heads"], ids, heads),
-            "made": server["made"].at[ids].set(server["t"] + 1),
-            "c": jnp.where(seen[:, None], sums / jnp.maximum(counts, 1)[:, None], server["c"]),
-            "known": server["known"] | seen,
-            "t": server["t"] + 1,
-        }
+        heads = weighted_mean(ups.head, combinations(ups.H, jnp.maximum(ups.V, 0)))
+        return Server(
+            w=weighted_mean(ups.w, weights),
+            heads=put_rows(server.heads, ids, heads),
+            made=server.made.at[ids].set(server.t + 1),
+            c=jnp.where(seen[:, None], sums / jnp.maximum(counts, 1)[:, None], server.c),
+            known=server.known | seen,
+            t=server.t + 1,
+        )
 
-    def global_model(self, server: Tree) -> Vector:
+    def global_model(self, server: Server) -> Vector:
         """The mean model, heads included."""
-        return server["w"]
+        return server.w
 
-    def with_global_model(self, server: Tree, w: Vector) -> Tree:
-        """Replace it."""
-        return {**server, "w": w}
+    def with_global_model(self, server: Server, w: Vector) -> Server:
+        return server._replace(w=w)
 
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Client, down: Message, data: Data, key: Array) -> Mixture:
         """The received extractor with the client's head."""
         return single(self._model(problem, client, down))
 
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+    def join(self, problem: Problem, down: Message, data: Data, key: Array) -> Client:
         """A newcomer fits a head to the received extractor, from the mean head: one round of its own."""
-        return self.local(problem, {"w": down["w"], "t": down["t"]}, down, data, key)[0]
+        return self.local(problem, Client(down.w, down.t), down, data, key)[0]

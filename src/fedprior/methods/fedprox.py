@@ -5,17 +5,19 @@ w_i <- w_i - alpha [grad f_i(w_i; B) + mu (w_i - w)], R times from the received 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jax import Array
 
-from fedprior.method import Data, Info, Problem
+from fedprior.core.batch import Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info
+from fedprior.core.optimize import local_steps
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Tree, Vector
 from fedprior.methods.fedavg import FedAvg
-from fedprior.vectors import Tree, optimize, optimizer
 
 
-@dataclass(frozen=True)
 class FedProx(FedAvg):
     """FedAvg with a squared pull towards the received model; mu = 0 is FedAvg.
 
@@ -24,21 +26,14 @@ class FedProx(FedAvg):
     """
 
     paper: ClassVar[str] = "Li et al., MLSys 2020"
-    sources: ClassVar[dict[str, str]] = {**FedAvg.sources, "mu": "FedProx, section 5: among 0.001, 0.01, 0.1, 1"}
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"mu": (0.001, 0.01, 0.1, 1.0)}
 
-    mu: float = 0.01
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
+    mu: float = hyper(
+        0.01, "FedProx, section 5: among 0.001, 0.01, 0.1, 1", sweep=(0.001, 0.01, 0.1, 1.0), least=0, inert=0
+    )
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(self, problem: Problem, client: Tree, down: Vector, data: Data, key: Array) -> tuple[Tree, Vector, Info]:
         """R proximal steps from the received w."""
-        w, _ = optimize(
-            lambda w, pick: problem.grad(w, data.batch(pick)) + self.mu * (w - down),
-            down,
-            data.draw(self.R),
-            optimizer(self.optimizer, self.alpha),
-        )
+        pull = lambda w: self.mu * (w - down)  # noqa: E731
+        w, _ = local_steps(problem.grad, down, data, self.R, self.alpha, self.optimizer, pull=pull)
         return client, w, {"moved": (w - down).norm()}
-
-    def idle(self) -> list[str]:
-        """mu = 0 leaves FedAvg."""
-        return [*super().idle(), *(["mu = 0"] if self.mu == 0 else [])]

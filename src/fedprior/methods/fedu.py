@@ -7,34 +7,42 @@ so that with everyone in S, small alpha descends on  sum_k f_k(w_k) + (eta / 8) 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fedprior.method import Data, FedpriorError, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, optimize, optimizer, put_rows, repeat, row, select, weighted_mean
+from fedprior.core.batch import Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.optimize import local_steps
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Vector, put_rows, repeat, row, select, weighted_mean
+from fedprior.errors import FedpriorError
 
 GRAPHS = ("random", "full", "empty")
 
 
-def check_weights(a: jnp.ndarray) -> None:
-    """Refuse what is not a graph with symmetric weights a_kl >= 0."""
-    if a.ndim != 2 or a.shape[0] != a.shape[1]:
-        raise FedpriorError(f"FedU: a graph of shape {a.shape} is not valid; weights a_kl must be [N, N]")
-    for valid, entries in (
-        ("weights must be finite and at least 0", jnp.isfinite(a) & (a >= 0)),
-        ("a_kl must equal a_lk", a == a.T),
-    ):
-        for k, l in jnp.argwhere(~entries)[:1]:
-            raise FedpriorError(
-                f"FedU: graph[{k}, {l}] = {a[k, l]:g} beside graph[{l}, {k}] = {a[l, k]:g} is not valid; {valid}"
-            )
+class Tied(NamedTuple):
+    """A client's model and how often it was tied to others: the client's own state, and what it receives."""
+
+    w: Vector
+    ties: Array
+
+    def newest(self, down: Tied) -> Vector:
+        """The received model where the client has not gone on from it yet, else its own."""
+        return select(down.ties > self.ties, down.w, self.w)
 
 
-@dataclass(frozen=True)
+class Server(NamedTuple):
+    """The graph, everyone's last tied model, and how often each was tied."""
+
+    a: Array  # [N, N]
+    w: Vector  # [N, ...]
+    ties: Array  # [N]
+
+
 class FedU(Method):
     """Every client has a model, tied to its neighbours' in a graph; an empty graph is Local.
 
@@ -47,35 +55,26 @@ class FedU(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Dinh et al., 2021"
-    sources: ClassVar[dict[str, str]] = {
-        "R": "PRIOR, section 5",
-        "alpha": "PRIOR, section 5",
-        "eta": "FedU's code: 0.01 (MNIST), 0.03 (CIFAR-10)",
-        "graph": "FedU's code: random for MNIST and CIFAR-10",
-    }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"eta": (0.01, 0.03, 0.1, 0.3, 1.0)}
 
-    R: int = 20
-    alpha: float = 0.01
-    eta: float = 0.01
-    graph: str | Array = "random"
+    R: int = hyper(20, "PRIOR, section 5", least=1)
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
+    eta: float = hyper(
+        0.01, "FedU's code: 0.01 (MNIST), 0.03 (CIFAR-10)", sweep=(0.01, 0.03, 0.1, 0.3, 1.0), least=0, inert=0
+    )
+    graph: str | Array = hyper("random", "FedU's code: random for MNIST and CIFAR-10")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         if not isinstance(self.graph, str):
             check_weights(jnp.asarray(self.graph))
+        elif self.graph not in GRAPHS:
+            raise FedpriorError(
+                f"FedU: graph = {self.graph!r} is not valid; valid: {', '.join(GRAPHS)}, or weights [N, N]"
+            )
 
-    def rules(self) -> list[tuple[str, str, bool]]:
-        """The shared rules, and a graph by name."""
-        named = not isinstance(self.graph, str) or self.graph in GRAPHS
-        return [*super().rules(), ("graph", f"valid: {', '.join(GRAPHS)}, or weights [N, N]", named)]
+    def client(self, w0: Vector, key: Array) -> Tied:
+        return Tied(w0, jnp.zeros((), jnp.int32))
 
-    def client(self, w0: Vector, key: Array) -> Tree:
-        """w_k, and how often it was tied to others."""
-        return {"w": w0, "ties": jnp.zeros((), jnp.int32)}
-
-    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
-        """The graph, everyone's last tied model, and how often each was tied."""
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Server:
         if isinstance(self.graph, str):
             a = jnp.full((n_clients, n_clients), float(self.graph == "full"))
             if self.graph == "random":
@@ -88,48 +87,42 @@ class FedU(Method):
                 raise FedpriorError(
                     f"FedU: a graph of {len(a)} clients was given, but there are {n_clients}; give [N, N]"
                 )
-        return {
-            "a": jnp.where(jnp.eye(n_clients, dtype=bool), 0, a),
-            "w": repeat(w0, n_clients),
-            "ties": jnp.zeros((n_clients,), jnp.int32),
-        }
+        a = jnp.where(jnp.eye(n_clients, dtype=bool), 0, a)  # nobody is tied to itself
+        return Server(a=a, w=repeat(w0, n_clients), ties=jnp.zeros((n_clients,), jnp.int32))
 
-    def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
+    def send(self, outbox: Server, i: Array | None, key: Array) -> Tied:
         """The last tied model; a newcomer gets the mean of all models."""
         if i is None:
-            return {"w": jax.tree.map(lambda x: jnp.mean(x, axis=0), server["w"]), "ties": jnp.zeros((), jnp.int32)}
-        return {"w": row(server["w"], i), "ties": server["ties"][i]}
+            return Tied(jax.tree.map(lambda x: jnp.mean(x, axis=0), outbox.w), jnp.zeros((), jnp.int32))
+        return Tied(row(outbox.w, i), outbox.ties[i])
 
-    def _newest(self, client: Tree, down: Tree) -> Vector:
-        """The received model where the client has not gone on from it yet, else its own."""
-        return select(down["ties"] > client["ties"], down["w"], client["w"])
-
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(self, problem: Problem, client: Tied, down: Tied, data: Data, key: Array) -> tuple[Tied, Vector, Info]:
         """R steps from the newest model."""
-        start = self._newest(client, down)
-        w, _ = optimize(
-            lambda w, pick: problem.grad(w, data.batch(pick)), start, data.draw(self.R), optimizer("sgd", self.alpha)
-        )
-        return {"w": w, "ties": down["ties"]}, w, {"moved": (w - start).norm()}
+        start = client.newest(down)
+        w, _ = local_steps(problem.grad, start, data, self.R, self.alpha)
+        return Tied(w, down.ties), w, {"moved": (w - start).norm()}
 
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+    def merge(self, server: Server, ups: Vector, weights: Array, ids: Array, key: Array) -> Server:
         """One Laplacian step among the clients of this round."""
-        a = server["a"][ids[:, None], ids[None, :]] * (0.5 * self.alpha * self.R * self.eta)
+        a = server.a[ids[:, None], ids[None, :]] * (0.5 * self.alpha * self.R * self.eta)
         mixing = a + jnp.diag(1 - jnp.sum(a, axis=1))
-        return {
-            "a": server["a"],
-            "w": put_rows(server["w"], ids, weighted_mean(ups, mixing)),
-            "ties": server["ties"].at[ids].add(1),
-        }
+        w = put_rows(server.w, ids, weighted_mean(ups, mixing))
+        return Server(a=server.a, w=w, ties=server.ties.at[ids].add(1))
 
-    def global_model(self, server: Tree) -> None:
-        """There is none."""
-        return None
-
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Tied, down: Tied, data: Data, key: Array) -> Mixture:
         """w_k, the newest."""
-        return single(self._newest(client, down))
+        return single(client.newest(down))
 
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
-        """A newcomer trains for one round from the mean model."""
-        return self.local(problem, down, down, data, key)[0]
+
+def check_weights(a: Array) -> None:
+    """Refuse what is not a graph with symmetric weights a_kl >= 0."""
+    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+        raise FedpriorError(f"FedU: a graph of shape {a.shape} is not valid; weights a_kl must be [N, N]")
+    for valid, entries in (
+        ("weights must be finite and at least 0", jnp.isfinite(a) & (a >= 0)),
+        ("a_kl must equal a_lk", a == a.T),
+    ):
+        for k, l in jnp.argwhere(~entries)[:1]:
+            raise FedpriorError(
+                f"FedU: graph[{k}, {l}] = {a[k, l]:g} beside graph[{l}, {k}] = {a[l, k]:g} is not valid; {valid}"
+            )

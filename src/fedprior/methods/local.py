@@ -5,17 +5,26 @@ v_i <- v_i - alpha grad f_i(v_i; B), R times a round, going on from the client's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import optax
 from jax import Array
 
-from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, optimize, optimizer
+from fedprior.core.batch import Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.optimize import OPTIMIZERS, Optimizer, local_steps, make_optimizer
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Tree, Vector
 
 
-@dataclass(frozen=True)
+class Client(NamedTuple):
+    """The client's own model, and the optimizer's memory, which goes on across rounds."""
+
+    v: Vector
+    memory: optax.OptState
+
+
 class Local(Method):
     """Plain local training, R minibatch steps a round.
 
@@ -25,44 +34,26 @@ class Local(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "the baseline without federation"
-    sources: ClassVar[dict[str, str]] = {"R": "paper, section 5", "alpha": "paper, section 5"}
-    ranges: ClassVar[dict[str, tuple[float, ...]]] = {"alpha": (0.01, 0.03, 0.1)}
 
-    R: int = 20
-    alpha: float = 0.01
-    optimizer: str | optax.GradientTransformation = "sgd"
+    R: int = hyper(20, "PRIOR, section 5", least=1)
+    alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0)
+    optimizer: Optimizer = hyper("sgd", choices=OPTIMIZERS, objects=optax.GradientTransformation)
 
-    def client(self, w0: Vector, key: Array) -> Tree:
-        """Own model v_i and the optimizer's memory, which goes on across rounds."""
-        return {"v": w0, "memory": optimizer(self.optimizer, self.alpha).init(w0)}
+    def client(self, w0: Vector, key: Array) -> Client:
+        return Client(w0, make_optimizer(self.optimizer, self.alpha).init(w0))
 
     def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
         """Nothing."""
         return ()
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
-        """R steps from the client's own model."""
-        v, memory = optimize(
-            lambda w, pick: problem.grad(w, data.batch(pick)),
-            client["v"],
-            data.draw(self.R),
-            optimizer(self.optimizer, self.alpha),
-            client["memory"],
-        )
-        return {"v": v, "memory": memory}, (), {"moved": (v - client["v"]).norm()}
+    def local(self, problem: Problem, client: Client, down: Tree, data: Data, key: Array) -> tuple[Client, Tree, Info]:
+        v, memory = local_steps(problem.grad, client.v, data, self.R, self.alpha, self.optimizer, client.memory)
+        return Client(v, memory), (), {"moved": (v - client.v).norm()}
 
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
-        """Nothing to do."""
-        return server
-
-    def global_model(self, server: Tree) -> None:
-        """There is none."""
-        return None
-
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Client, down: Tree, data: Data, key: Array) -> Mixture:
         """v_i."""
-        return single(client["v"])
+        return single(client.v)
 
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Client:
         """A newcomer starts from scratch and trains for one round."""
         return self.local(problem, self.client(problem.init(key), key), down, data, key)[0]

@@ -10,16 +10,17 @@ personal:                          w - alpha grad f_i(w; B), one training batch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jax import Array, lax
 
-from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector
+from fedprior.core.batch import Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Tree, Vector
 
 
-@dataclass(frozen=True)
 class PerFedAvg(Method):
     """A global model from which one step is enough. Adaptation sees training batches only, never the test.
 
@@ -32,33 +33,15 @@ class PerFedAvg(Method):
     """
 
     paper: ClassVar[str] = "Fallah et al., NeurIPS 2020"
-    sources: ClassVar[dict[str, str]] = {
-        "R": "PRIOR, section 5",
-        "alpha": "PRIOR, section 5",
-        "alpha_m": "PRIOR, section 5",
-        "hessian": "PRIOR's code: FO",
-        "delta": "FL-bench",
-        "adapt": "PRIOR's code: 1; its text: 2",
-    }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"alpha": (0.003, 0.01, 0.03), "alpha_m": (0.01, 0.03)}
 
-    R: int = 20
-    alpha: float = 0.01
-    alpha_m: float = 0.01
-    hessian: str = "none"
-    delta: float = 1e-3
-    adapt: int = 1
+    R: int = hyper(20, "PRIOR, section 5", least=1)
+    alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.003, 0.01, 0.03), least=0, inert=0)
+    alpha_m: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03), least=0, inert=0)
+    hessian: str = hyper("none", "PRIOR's code: FO", choices=("none", "free"))
+    delta: float = hyper(1e-3, "FL-bench", above=0, needs=("hessian = free", lambda m: m.hessian == "free"))
+    adapt: int = hyper(1, "PRIOR's code: 1; its text: 2", choices=(1, 2))
 
-    def rules(self) -> list[tuple[str, str, bool]]:
-        """The shared rules and the choices."""
-        return [
-            *super().rules(),
-            ("hessian", "valid: none, free", self.hessian in ("none", "free")),
-            ("delta", "it must be a finite number above 0", 0 < self.delta < float("inf")),
-            ("adapt", "valid: 1, 2", self.adapt in (1, 2)),
-        ]
-
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(self, problem: Problem, client: Tree, down: Vector, data: Data, key: Array) -> tuple[Tree, Vector, Info]:
         """R meta-steps from the received w, each applied to the w_i before its inner step."""
         batches = 3 if self.hessian == "free" else 2
 
@@ -74,13 +57,13 @@ class PerFedAvg(Method):
         w, _ = lax.scan(meta_step, down, data.draw(batches * self.R).reshape(self.R, batches, -1))
         return client, w, {"moved": (w - down).norm()}
 
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Tree, down: Vector, data: Data, key: Array) -> Mixture:
         """The received w, adapted on training batches; not kept."""
         w = down
         for pick, size in zip(data.draw(self.adapt), (self.alpha_m, self.alpha)[-self.adapt :], strict=True):
             w = w - size * problem.grad(w, data.batch(pick))
         return single(w)
 
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
-        """A newcomer adapts as everyone does."""
+    def join(self, problem: Problem, down: Vector, data: Data, key: Array) -> Tree:
+        """A newcomer adapts as everyone does, and keeps nothing."""
         return ()

@@ -9,17 +9,21 @@ NeurIPS 2023. A prior (generator g*) x a prior mean (mu) x a proximal solver, Al
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 from jax import Array, lax
 
-from fedprior.method import Data, Info, Method, Mixture, Problem, single
+from fedprior.core.batch import Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.optimize import OPTIMIZERS
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Vector
+from fedprior.priors import PRIORS, find_prior
 from fedprior.priors.bregman import Prior, check_prior
-from fedprior.priors.families import PRIORS, find_prior
 from fedprior.priors.means import MEANS, Mean, find_mean
-from fedprior.vectors import OPTIMIZERS, Tree, Vector
 
 PAPER: dict[str, Any] = {
     "start": "theta",
@@ -35,17 +39,19 @@ RELEASED: dict[str, dict[str, Any]] = {
     "meg": {"start": "w"},
     "mh": {"start": "w", "batches": 2, "overwrite": True, "inner": True},
 }
-CHOICES = {
-    "order": ("paper", "released"),
-    "gradient": ("first_order", "exact"),
-    "start": (None, "theta", "w", "mu"),
-    "batches": (None, 1, 2),
-    "w_init": ("received", "own"),
-    "theta_init": ("last", "received"),
-}
+LAM = "released scripts: 15 for MCLR, CNN and LSTM, 30 for DNN (set by each task); the paper says 15 to 60"
+MEMORY = ("a mean with memory", lambda m: find_mean(m.mean).memory)
+GRADIENT = ("a mean with a loss gradient", lambda m: find_mean(m.mean).gradient)
+INNER = ("an inner step", lambda m: find_mean(m.mean).gradient and m.mean_in_force.inner)
 
 
-@dataclass(frozen=True)
+class Client(NamedTuple):
+    """theta_i, and the client's own last local model m_i where it is used."""
+
+    theta: Vector
+    memory: Vector | None
+
+
 class PFedBreD(Method):
     """pFedBreD with any prior, any prior mean, and every switch in which the paper and its released code differ.
 
@@ -69,69 +75,31 @@ class PFedBreD(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Shi et al., NeurIPS 2023"
-    sources: ClassVar[dict[str, str]] = {
-        "prior": "paper, section 4: the maximum-entropy prior",
-        "R": "paper, section 5",
-        "K": "paper, section 5",
-        "lam": "released scripts: 15 for MCLR, CNN and LSTM, 30 for DNN (set by each task); the paper says 15 to 60",
-        "alpha": "paper, section 5",
-        "alpha_m": "paper, section 5",
-        "eta": "paper, section 5",
-        "gradient": "paper, appendix on first-order methods",
-        "solver": "paper, section 5: gradient steps",
-        "tol": "0: always K steps, paper, section 5",
-        "w_init": "paper, section 4",
-        "theta_init": "paper, section 4",
-        "eta_alpha": "paper, section 5: 0.01; the released lg uses 0.05",
-        "eta_inner": "paper, appendix on the variant: as eta_alpha",
-        "start": "paper, Algorithm 1: theta; the released code: w, for lg mu",
-        "batches": "paper, Eq. (mu): 1; the released mh: 2",
-        "inner": "paper, Eq. (mu): no; the variant and the released mh: yes",
-        "overwrite": "paper: no; the released mh: yes",
-    }
-    ranges: ClassVar[dict[str, tuple[float, ...]]] = {"lam": (15.0, 30.0, 60.0)}  # paper, section 5: from 15 to 60
 
-    mean: str | Mean = "mh"
-    order: str = "paper"
-    prior: str | Prior = "gaussian"
-    R: int = 20
-    K: int = 5
-    lam: float = 15.0
-    alpha: float = 0.01
-    alpha_m: float = 0.01
-    eta: float = 0.05
-    gradient: str = "first_order"
-    solver: str = "sgd"
-    tol: float = 0.0
-    w_init: str = "received"
-    theta_init: str = "last"
-    eta_alpha: float | None = None
-    eta_inner: float | None = None
-    start: str | None = None
-    batches: int | None = None
-    inner: bool | None = None
-    overwrite: bool | None = None
-
-    def rules(self) -> list[tuple[str, str, bool]]:
-        """The shared rules and the valid names."""
-        named = [
-            (name, f"valid: {', '.join(str(v) for v in valid if v is not None)}", getattr(self, name) in valid)
-            for name, valid in CHOICES.items()
-        ]
-        return [
-            *super().rules(),
-            *named,
-            ("mean", f"valid: {', '.join(MEANS)}", isinstance(self.mean, Mean) or self.mean in MEANS),
-            ("prior", f"valid: {', '.join(PRIORS)}", isinstance(self.prior, Prior) or self.prior in PRIORS),
-            ("solver", f"valid: {', '.join(OPTIMIZERS)}", self.solver in OPTIMIZERS),
-            ("tol", "it must be a finite number of at least 0", 0 <= self.tol < float("inf")),
-        ]
-
-    def idle(self) -> list[str]:
-        """Settings that do nothing; those of a term that the mean does not have are not among them."""
-        mean = find_mean(self.mean)
-        has = {"eta": mean.memory, "eta_alpha": mean.gradient}
-        return [name for name in super().idle() if has.get(name.split()[0], True)]
+    mean: str | Mean = hyper("mh", "the method's name", choices=MEANS, objects=Mean)
+    order: str = hyper("paper", "the method's name", choices=("paper", "released"))
+    prior: str | Prior = hyper("gaussian", "paper, section 4: the maximum-entropy prior", choices=PRIORS, objects=Prior)
+    R: int = hyper(20, "paper, section 5", least=1)
+    K: int = hyper(5, "paper, section 5", least=1)
+    lam: float = hyper(15.0, LAM, sweep=(15.0, 30.0, 60.0), least=0, inert=0)
+    alpha: float = hyper(0.01, "paper, section 5", least=0, inert=0)
+    alpha_m: float = hyper(0.01, "paper, section 5", least=0, inert=0)
+    eta: float = hyper(0.05, "paper, section 5", least=0, inert=0, needs=MEMORY)
+    gradient: str = hyper("first_order", "paper, appendix on first-order methods", choices=("first_order", "exact"))
+    solver: str = hyper("sgd", "paper, section 5: gradient steps", choices=OPTIMIZERS)
+    tol: float = hyper(0.0, "0: always K steps, paper, section 5", least=0)
+    w_init: str = hyper("received", "paper, section 4", choices=("received", "own"))
+    theta_init: str = hyper("last", "paper, section 4", choices=("last", "received"))
+    eta_alpha: float | None = hyper(
+        None, "paper, section 5: 0.01; the released lg uses 0.05", least=0, inert=0, needs=GRADIENT
+    )
+    eta_inner: float | None = hyper(None, "paper, appendix on the variant: as eta_alpha", least=0, inert=0, needs=INNER)
+    start: str | None = hyper(
+        None, "paper, Algorithm 1: theta; the released code: w, for lg mu", choices=(None, "theta", "w", "mu")
+    )
+    batches: int | None = hyper(None, "paper, Eq. (mu): 1; the released mh: 2", choices=(None, 1, 2))
+    inner: bool | None = hyper(None, "paper, Eq. (mu): no; the variant and the released mh: yes", needs=GRADIENT)
+    overwrite: bool | None = hyper(None, "paper: no; the released mh: yes", needs=GRADIENT)
 
     def switch(self, name: str) -> Any:
         """The value in force: the field's own, or what ``order`` says."""
@@ -146,21 +114,23 @@ class PFedBreD(Method):
         check_prior(find_prior(self.prior), w0)
 
     @property
-    def _mean(self) -> Mean:
+    def mean_in_force(self) -> Mean:
+        """The mean, with the inner step where ``inner`` or ``order`` asks for it."""
         mean = find_mean(self.mean)
         return replace(mean, inner=True) if self.switch("inner") else mean
 
     @property
     def _remembers(self) -> bool:
-        return self._mean.memory or self.w_init == "own"
+        return find_mean(self.mean).memory or self.w_init == "own"
 
-    def client(self, w0: Vector, key: Array) -> Tree:
-        """theta_i, and the client's own last local model m_i where it is used."""
-        return {"theta": w0, "memory": w0 if self._remembers else None}
+    def client(self, w0: Vector, key: Array) -> Client:
+        return Client(w0, w0 if self._remembers else None)
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(
+        self, problem: Problem, client: Client, down: Vector, data: Data, key: Array
+    ) -> tuple[Client, Vector, Info]:
         """R times: the mean, the proximal point, a step on the envelope."""
-        mean, prior, memory = self._mean, find_prior(self.prior).bind(down), client["memory"]
+        mean, prior, memory = self.mean_in_force, find_prior(self.prior).bind(down), client.memory
         eta_alpha, eta_inner, overwrite = (self.switch(s) for s in ("eta_alpha", "eta_inner", "overwrite"))
         plain = self.solver == "sgd" and self.tol == 0
         picks = data.draw(self.R * self.switch("batches")).reshape(self.R, self.switch("batches"), -1)
@@ -173,7 +143,7 @@ class PFedBreD(Method):
                 return w - eta_alpha * mean.slope(problem, w, batches, eta_inner) if mean.gradient else w
 
             def recall(w: Vector) -> Vector:
-                return w - self.eta * (memory - theta) if mean.memory else w
+                return w if memory is None or not mean.memory else w - self.eta * (memory - theta)
 
             if overwrite:
                 w, place = descend(w), recall
@@ -192,16 +162,16 @@ class PFedBreD(Method):
             (step,) = back(prior.envelope_grad(mu, theta, self.lam))
             return (w - self.alpha_m * step, theta), None
 
-        w0 = memory if self.w_init == "own" else down
-        theta0 = client["theta"] if self.theta_init == "last" else down
+        w0 = down if memory is None or self.w_init == "received" else memory
+        theta0 = client.theta if self.theta_init == "last" else down
         (w, theta), _ = lax.scan(iterate, (w0, theta0), picks)
-        kept = {"theta": theta, "memory": w if self._remembers else None}
-        return kept, w, {"moved": (w - down).norm(), "personal": (theta - w).norm()}
+        info = {"moved": (w - down).norm(), "personal": (theta - w).norm()}
+        return Client(theta, w if self._remembers else None), w, info
 
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Client, down: Vector, data: Data, key: Array) -> Mixture:
         """theta_i."""
-        return single(client["theta"])
+        return single(client.theta)
 
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+    def join(self, problem: Problem, down: Vector, data: Data, key: Array) -> Client:
         """A newcomer fits theta to the received w: one round of its own."""
         return self.local(problem, self.client(down, key), down, data, key)[0]

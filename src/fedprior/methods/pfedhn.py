@@ -7,18 +7,46 @@ server:  (phi, v_i) <- step along J^T delta_i, J the Jacobian of h in (phi, v_i)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector, optimize, optimizer
+from fedprior.core.batch import Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.optimize import local_steps
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Tree, Vector
 
 WIDTH, DEPTH, CLIP = 100, 3, 50.0  # hidden units, hidden layers, the largest norm of a gradient
+
+
+class Hypernetwork(NamedTuple):
+    """phi: a linear head per array of the model, and hidden layers of weights and biases.
+
+    The order of the fields is that in which the norm of a gradient is summed: another one would change bits.
+    """
+
+    W: Vector  # [..., WIDTH]
+    b: Vector
+    hidden: list[tuple[Array, Array]]
+
+
+class Net(NamedTuple):
+    """What is trained: phi, and the embeddings of all clients. A newcomer receives their mean."""
+
+    phi: Hypernetwork
+    v: Array  # [N, d], for a newcomer [d]
+
+
+class Server(NamedTuple):
+    """The network, and the memory of its optimizer."""
+
+    net: Net
+    memory: optax.OptState
 
 
 def _uniform(key: Array, shape: tuple[int, ...], fan_in: int) -> Array:
@@ -26,15 +54,14 @@ def _uniform(key: Array, shape: tuple[int, ...], fan_in: int) -> Array:
     return jax.random.uniform(key, shape, minval=-1, maxval=1) / jnp.sqrt(fan_in)
 
 
-def generate(phi: Tree, v: Array) -> Vector:
+def generate(phi: Hypernetwork, v: Array) -> Vector:
     """theta = h(v; phi): hidden layers of ReLU units, then a linear head per array of the model."""
     z = v
-    for W, b in phi["hidden"]:
+    for W, b in phi.hidden:
         z = jax.nn.relu(W @ z + b)
-    return phi["W"].map(lambda W, b: W @ z + b, phi["b"])
+    return phi.W.map(lambda W, b: W @ z + b, phi.b)
 
 
-@dataclass(frozen=True)
 class PFedHN(Method):
     """The server's network makes each client's model; clients keep nothing and adapt nothing.
 
@@ -46,28 +73,12 @@ class PFedHN(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("sampled",)
     paper: ClassVar[str] = "Shamsian et al., ICML 2021"
-    sources: ClassVar[dict[str, str]] = {
-        "R": "PRIOR, section 5; pFedHN's code: 50",
-        "alpha": "PRIOR, section 5; pFedHN's code: 0.005 with momentum",
-        "alpha_m": "pFedHN's code",
-        "momentum": "pFedHN's code",
-        "decay": "pFedHN's code",
-    }
-    ranges: ClassVar[dict[str, tuple[Any, ...]]] = {"alpha_m": (0.01, 0.03, 0.1)}
 
-    R: int = 20
-    alpha: float = 0.01
-    alpha_m: float = 0.01
-    momentum: float = 0.9
-    decay: float = 1e-3
-
-    def rules(self) -> list[tuple[str, str, bool]]:
-        """The shared rules, and momentum and decay."""
-        return [
-            *super().rules(),
-            ("momentum", "it must be at least 0 and below 1", 0 <= self.momentum < 1),
-            ("decay", "it must be a finite number of at least 0", 0 <= self.decay < float("inf")),
-        ]
+    R: int = hyper(20, "PRIOR, section 5; pFedHN's code: 50", least=1)
+    alpha: float = hyper(0.01, "PRIOR, section 5; pFedHN's code: 0.005 with momentum", least=0, inert=0)
+    alpha_m: float = hyper(0.01, "pFedHN's code", sweep=(0.01, 0.03, 0.1), least=0, inert=0)
+    momentum: float = hyper(0.9, "pFedHN's code", least=0, below=1)
+    decay: float = hyper(1e-3, "pFedHN's code", least=0)
 
     @property
     def _outer(self) -> optax.GradientTransformation:
@@ -77,7 +88,7 @@ class PFedHN(Method):
             optax.sgd(self.alpha_m, self.momentum or None),
         )
 
-    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Tree:
+    def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Server:
         """Embeddings v [N, 1 + N / 4], the hypernetwork phi, and the optimizer's memory."""
         size = 1 + n_clients // 4
         v_key, hidden_key, head_key = jax.random.split(key, 3)
@@ -90,50 +101,44 @@ class PFedHN(Method):
         keys = jax.random.split(head_key, (len(leaves), 2))
         W = [_uniform(k[0], (*x.shape, WIDTH), WIDTH) for k, x in zip(keys, leaves, strict=True)]
         b = [_uniform(k[1], x.shape, WIDTH) for k, x in zip(keys, leaves, strict=True)]
-        phi = {"hidden": hidden, "W": jax.tree.unflatten(structure, W), "b": jax.tree.unflatten(structure, b)}
-        net = {"phi": phi, "v": jax.random.normal(v_key, (n_clients, size))}
-        return {"net": net, "memory": self._outer.init(net)}
+        phi = Hypernetwork(jax.tree.unflatten(structure, W), jax.tree.unflatten(structure, b), hidden)
+        net = Net(phi, jax.random.normal(v_key, (n_clients, size)))
+        return Server(net, self._outer.init(net))
 
-    def outbox(self, server: Tree) -> Tree:
-        """The hypernetwork, without the optimizer's memory."""
-        return {"net": server["net"]}
+    def outbox(self, server: Server) -> Net:
+        """The network, without the optimizer's memory."""
+        return server.net
 
-    def send(self, server: Tree, i: Array | None, key: Array) -> Tree:
+    def send(self, outbox: Net, i: Array | None, key: Array) -> Vector | Net:
         """theta_i; a newcomer gets the hypernetwork and the mean embedding."""
-        phi, v = server["net"]["phi"], server["net"]["v"]
-        return {"phi": phi, "v": jnp.mean(v, axis=0)} if i is None else generate(phi, v[i])
+        phi, v = outbox
+        return Net(phi, jnp.mean(v, axis=0)) if i is None else generate(phi, v[i])
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(self, problem: Problem, client: Tree, down: Vector, data: Data, key: Array) -> tuple[Tree, Vector, Info]:
         """R steps from theta_i; upload how far they went."""
-        theta, _ = optimize(
-            lambda w, pick: problem.grad(w, data.batch(pick)), down, data.draw(self.R), optimizer("sgd", self.alpha)
-        )
+        theta, _ = local_steps(problem.grad, down, data, self.R, self.alpha)
         return client, down - theta, {"moved": (down - theta).norm()}
 
-    def merge(self, server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
+    def merge(self, server: Server, ups: Vector, weights: Array, ids: Array, key: Array) -> Server:
         """One step of the hypernetwork per client, in turn: the gradient of <h(v_i; phi), delta_i>."""
 
-        def step(server: Tree, message: tuple[Array, Vector]) -> tuple[Tree, None]:
-            (i, delta), net = message, server["net"]
-            slope = jax.grad(lambda net: generate(net["phi"], net["v"][i]) @ delta)(net)
-            update, memory = self._outer.update(slope, server["memory"], net)
-            return {"net": optax.apply_updates(net, update), "memory": memory}, None
+        def step(server: Server, message: tuple[Array, Vector]) -> tuple[Server, None]:
+            (i, delta), net = message, server.net
+            slope = jax.grad(lambda net: generate(net.phi, net.v[i]) @ delta)(net)
+            update, memory = self._outer.update(slope, server.memory, net)
+            return Server(optax.apply_updates(net, update), memory), None
 
         return lax.scan(step, server, (ids, ups))[0]
 
-    def global_model(self, server: Tree) -> None:
-        """There is none."""
-        return None
-
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Tree, down: Vector | Net, data: Data, key: Array) -> Mixture:
         """theta_i as received; a newcomer's from the embedding that it found."""
-        return single(down if isinstance(down, Vector) else generate(down["phi"], client))
+        return single(down if isinstance(down, Vector) else generate(down.phi, client))
 
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
+    def join(self, problem: Problem, down: Net, data: Data, key: Array) -> Array:
         """A newcomer fits only its embedding, from the mean one: v <- v - alpha_m J^T grad f(h(v)), R times."""
 
         def step(v: Array, pick: Array) -> tuple[Array, None]:
-            theta, back = jax.vjp(lambda v: generate(down["phi"], v), v)
+            theta, back = jax.vjp(lambda v: generate(down.phi, v), v)
             return v - self.alpha_m * back(problem.grad(theta, data.batch(pick)))[0], None
 
-        return lax.scan(step, down["v"], data.draw(self.R))[0]
+        return lax.scan(step, down.v, data.draw(self.R))[0]

@@ -7,16 +7,19 @@ server:                         w <- sum_i p_i w_i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from jax import Array, lax
 
-from fedprior.method import Data, Info, Method, Mixture, Problem, single
-from fedprior.vectors import Tree, Vector
+from fedprior.core.batch import Data
+from fedprior.core.hyper import hyper
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Vector
+
+SCRIPTS = "PRIOR's released scripts: 15 for MCLR, CNN and LSTM, 30 for DNN (set by each task)"
 
 
-@dataclass(frozen=True)
 class PFedMe(Method):
     """Each proximal loop starts from the last theta (the paper), or from w_i as pFedBreD's released code does.
 
@@ -26,32 +29,21 @@ class PFedMe(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Dinh et al., NeurIPS 2020"
-    sources: ClassVar[dict[str, str]] = {
-        "R": "PRIOR, section 5",
-        "K": "PRIOR, section 5",
-        "lam": "PRIOR's released scripts: 15 for MCLR, CNN and LSTM, 30 for DNN (set by each task)",
-        "alpha": "PRIOR, section 5",
-        "alpha_m": "PRIOR, section 5",
-        "start": "pFedMe's algorithm: theta; PRIOR's released code: w",
-    }
-    ranges: ClassVar[dict[str, tuple[float, ...]]] = {"lam": (15.0, 30.0, 60.0)}  # PRIOR, section 5: from 15 to 60
 
-    R: int = 20
-    K: int = 5
-    lam: float = 15.0
-    alpha: float = 0.01
-    alpha_m: float = 0.01
-    start: str = "theta"
+    R: int = hyper(20, "PRIOR, section 5", least=1)
+    K: int = hyper(5, "PRIOR, section 5", least=1)
+    lam: float = hyper(15.0, SCRIPTS, sweep=(15.0, 30.0, 60.0), least=0, inert=0)  # PRIOR, section 5: from 15 to 60
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
+    alpha_m: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
+    start: str = hyper("theta", "pFedMe's algorithm: theta; PRIOR's released code: w", choices=("theta", "w"))
 
-    def rules(self) -> list[tuple[str, str, bool]]:
-        """The shared rules, and where the proximal loop may start."""
-        return [*super().rules(), ("start", "valid: theta, w", self.start in ("theta", "w"))]
-
-    def client(self, w0: Vector, key: Array) -> Tree:
+    def client(self, w0: Vector, key: Array) -> Vector:
         """theta_i."""
         return w0
 
-    def local(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> tuple[Tree, Tree, Info]:
+    def local(
+        self, problem: Problem, client: Vector, down: Vector, data: Data, key: Array
+    ) -> tuple[Vector, Vector, Info]:
         """R proximal points and R steps of w_i towards them."""
 
         def iterate(carry: tuple[Vector, Vector], pick: Array) -> tuple[tuple[Vector, Vector], None]:
@@ -63,10 +55,6 @@ class PFedMe(Method):
         (w, theta), _ = lax.scan(iterate, (down, client), data.draw(self.R))
         return theta, w, {"moved": (w - down).norm(), "personal": (theta - w).norm()}
 
-    def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+    def personal_model(self, problem: Problem, client: Vector, down: Vector, data: Data, key: Array) -> Mixture:
         """theta_i."""
         return single(client)
-
-    def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
-        """A newcomer fits theta to the received w: one round of its own, of which only theta is kept."""
-        return self.local(problem, down, down, data, key)[0]

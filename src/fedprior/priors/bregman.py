@@ -27,8 +27,9 @@ import optax
 from jax import Array, lax
 from jax.flatten_util import ravel_pytree
 
+from fedprior.core.optimize import Optimizer, gradient_steps, make_optimizer
+from fedprior.core.vectors import Vector
 from fedprior.errors import FedpriorError
-from fedprior.vectors import Vector, gradient_steps, optimizer
 
 Gradient = Callable[[Vector], Vector]
 
@@ -132,7 +133,7 @@ class Prior:
         lam: float,
         alpha: float,
         K: int,
-        solver: str | optax.GradientTransformation = "sgd",
+        solver: Optimizer = "sgd",
         tol: float = 0.0,
     ) -> Vector:
         """Minimise f(u) + lam D(x(u), x(v)) from ``start``; ``grad`` is the gradient of f.
@@ -155,14 +156,14 @@ class Prior:
             return lax.while_loop(lambda c: (c[1].norm() > tol) & (c[2] < K), step, begin)[0]
         if solver == "sgd":
             return gradient_steps(slope, start, alpha, K)
-        opt = optimizer(solver, alpha)
+        optimizer = make_optimizer(solver, alpha)
 
-        def opt_step(_: Array, carry: tuple[Vector, optax.OptState]) -> tuple[Vector, optax.OptState]:
+        def optimizer_step(_: Array, carry: tuple[Vector, optax.OptState]) -> tuple[Vector, optax.OptState]:
             u, memory = carry
-            update, memory = opt.update(slope(u), memory, u)
+            update, memory = optimizer.update(slope(u), memory, u)
             return optax.apply_updates(u, update), memory
 
-        return lax.fori_loop(0, K, opt_step, (start, opt.init(start)))[0]
+        return lax.fori_loop(0, K, optimizer_step, (start, optimizer.init(start)))[0]
 
     def envelope(self, f: Callable[[Vector], Array], v: Vector, theta: Vector, lam: float) -> Array:
         """The envelope's value at v, given its proximal point theta."""

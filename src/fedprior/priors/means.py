@@ -18,23 +18,25 @@ from typing import cast
 import jax
 from jax import Array
 
-from fedprior.errors import unknown
-from fedprior.problem import Batch, Problem
-from fedprior.vectors import Vector
+from fedprior.core.batch import Batch
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Vector
+from fedprior.errors import FedpriorError
+from fedprior.registry import Registry
 
 Potential = Callable[[Problem, Vector, Batch], Array]
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Which terms a strategy has."""
+    """A strategy: which terms mu(w) has."""
 
     gradient: bool = False  # the loss gradient
     memory: bool = False  # the memorised envelope gradient
     inner: bool = False  # the gradient is taken after an inner step
 
     def slope(self, problem: Problem, w: Vector, batches: list[Batch], eta_inner: float) -> Vector:
-        """g(w) on the first batch; after an inner step on the first batch, on the last (of one batch: the same)."""
+        """g(w) on the first batch; with an inner step, that is taken on the first batch, and g then on the last one."""
         if self.inner:
             w = w - eta_inner * problem.grad(w, batches[0])
         return problem.grad(w, batches[-1] if self.inner else batches[0])
@@ -53,24 +55,33 @@ class RMD(Mean):
     phi: Potential | None = None
 
     def slope(self, problem: Problem, w: Vector, batches: list[Batch], eta_inner: float) -> Vector:
-        """Gradient of phi in w."""
+        """grad phi(w) on the first batch."""
         assert self.phi is not None
         return cast(Vector, jax.grad(self.phi, argnums=1)(problem, w, batches[0]))
 
 
-MEANS = {
-    "identity": Mean(),
-    "lg": Mean(gradient=True),
-    "meg": Mean(memory=True),
-    "mh": Mean(gradient=True, memory=True),
-    "mh-variant": Mean(gradient=True, memory=True, inner=True),
-}
+MEANS: Registry[Mean] = Registry(
+    "mean",
+    {
+        "identity": Mean(),
+        "lg": Mean(gradient=True),
+        "meg": Mean(memory=True),
+        "mh": Mean(gradient=True, memory=True),
+        "mh-variant": Mean(gradient=True, memory=True, inner=True),
+    },
+)
 
 
 def find_mean(mean: str | Mean) -> Mean:
-    """A strategy by name, or the given one."""
-    if isinstance(mean, Mean):
-        return mean
-    if mean not in MEANS:
-        raise unknown("mean", mean, MEANS)
-    return MEANS[mean]
+    """A strategy by name, or the given one.
+
+    >>> find_mean("mh")
+    Mean(gradient=True, memory=True, inner=False)
+    """
+    chosen: object = MEANS.find(mean) if isinstance(mean, str) else mean
+    if not isinstance(chosen, Mean):
+        raise FedpriorError(
+            f"a mean is one of {', '.join(MEANS)}, or an object of fedprior.priors.means.Mean such as RMD(phi); "
+            f"given: {mean!r}"
+        )
+    return chosen

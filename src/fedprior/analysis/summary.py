@@ -1,0 +1,214 @@
+"""Numbers over the seeds of a variant, the variants of a task, and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import numpy as np
+
+from fedprior.analysis.grouping import Seeds, group, read
+from fedprior.analysis.series import (
+    ROUNDS,
+    SCORED_DATA,
+    SCORED_MODELS,
+    Series,
+    all_series,
+    columns,
+    metric_name,
+    reported,
+)
+from fedprior.errors import FedpriorError, unknown
+from fedprior.records.schema import AVERAGES, NEWCOMERS, MetricInfo
+
+__all__ = [
+    "Number",
+    "OverTasks",
+    "TaskRow",
+    "facts",
+    "group",
+    "measured_columns",
+    "models_of",
+    "number_of",
+    "over_seeds",
+    "over_tasks",
+    "read",
+    "summarize",
+]
+
+
+class Number(TypedDict):
+    """A number over seeds; a single one has no standard deviation."""
+
+    mean: float
+    std: float | None
+    seeds: list[int]
+
+
+def over_seeds(values: Mapping[int, float]) -> Number:
+    """A number over seeds.
+
+    >>> over_seeds({0: 1.0, 2: 3.0})
+    {'mean': 2.0, 'std': 1.4142135623730951, 'seeds': [0, 2]}
+    """
+    numbers = list(values.values())
+    std = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None
+    return {"mean": float(np.mean(numbers)), "std": std, "seeds": list(values)}
+
+
+def summarize(by_variant: Mapping[str, Seeds]) -> dict[str, Any]:
+    """All numbers of a task's variants, as plain data.
+
+    variant -> {method, settings, ..., metrics: {metric -> model -> data -> average -> choice of the round -> `Number`}}.
+    None stands where nothing was evaluated, such as the global model of a method that has none. A metric with a value per
+    class is there once for each of them.
+    """
+    return {variant: {**facts(seeds), "metrics": _metrics(seeds)} for variant, seeds in by_variant.items()}
+
+
+def facts(seeds: Seeds) -> dict[str, Any]:
+    """What a table says about a variant beside its numbers; the cost of a run from before it was recorded is None."""
+    record = next(iter(seeds.values()))
+    run = record.config["run"]
+    budget = {"budget": run["protocol"]["budget"]} if run["protocol"].get("budget") else {}
+    measured = {name: info for seed in seeds for name, info in seeds[seed].metrics.items()}
+    return {
+        **{key: run["variant"].get(key, {}) for key in ("method", "settings", "wrappers", "protocol")},
+        "cost": record.config.get("cost"),
+        "rounds": run["protocol"]["rounds"],
+        **budget,
+        "measured": {
+            name: {"unit": info.unit, "better": info.better, "per_class": info.per_class, "about": info.about}
+            for name, info in measured.items()
+        },
+    }
+
+
+def _metrics(seeds: Seeds) -> dict[str, Any]:
+    series = {seed: all_series(seeds[seed]) for seed in sorted(seeds)}
+    joined = {key[0] for by_column in series.values() for curves in by_column.values() for key in curves}
+    models = (*SCORED_MODELS, *(name for name in NEWCOMERS if name in joined))
+    measured = {column: info for record in seeds.values() for column, info in columns(record).items()}
+    return {
+        column: {
+            model: {
+                data: {
+                    average: _by_choice(
+                        {s: by_column.get(column, {}) for s, by_column in series.items()}, (model, data, average), info
+                    )
+                    for average in AVERAGES
+                }
+                for data in SCORED_DATA
+            }
+            for model in models
+        }
+        for column, info in measured.items()
+    }
+
+
+def _by_choice(series: Mapping[int, Series], key: tuple[str, str, str], info: MetricInfo) -> dict[str, Number | None]:
+    numbers = {seed: reported(curves, *key, info.higher_is_better) for seed, curves in series.items()}
+    chosen: dict[str, Number | None] = {}
+    for choice in ROUNDS:
+        kept = {seed: value for seed, by_choice in numbers.items() if (value := by_choice[choice]) is not None}
+        if kept or choice != "validation":  # most runs hold no validation samples out
+            chosen[choice] = over_seeds(kept) if kept else None
+    return chosen
+
+
+# -- what a summary holds ----------------------------------------------------------------------------------------------
+
+
+def measured_columns(results: Mapping[str, Any], metric: str) -> dict[str, MetricInfo]:
+    """The columns of a metric in a summary, one for each class if it has a value per class."""
+    every = {
+        column: MetricInfo(column, **about["measured"][metric_name(column)])
+        for about in results.values()
+        for column in about["metrics"]
+    }
+    if not (chosen := {c: info for c, info in every.items() if metric in (c, metric_name(c))}):
+        raise unknown("metric", metric, {metric_name(column) for column in every})
+    return chosen
+
+
+def models_of(about: Mapping[str, Any]) -> list[str]:
+    """The models of a variant that were evaluated, by whatever metric."""
+    return [
+        model
+        for model in (*SCORED_MODELS, *NEWCOMERS)
+        if any(model in m and any(m[model]["own"]["weighted"].values()) for m in about["metrics"].values())
+    ]
+
+
+def number_of(about: Mapping[str, Any], column: str, model: str, data: str, average: str, choice: str) -> Number | None:
+    """One number of a variant, None where it was not evaluated."""
+    if choice not in ROUNDS:
+        raise unknown("round", choice, ROUNDS)
+    number: Number | None = about["metrics"].get(column, {}).get(model, {}).get(data, {}).get(average, {}).get(choice)
+    return number
+
+
+# -- over tasks --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One variant's model over the tasks."""
+
+    variant: str
+    model: str
+    numbers: dict[str, Number | None]  # by task
+    average: float | None  # over all tasks; None if the row lacks one
+    std: float | None  # over tasks, with n - 1
+
+
+@dataclass(frozen=True)
+class OverTasks:
+    """One metric over several tasks."""
+
+    metric: MetricInfo
+    data: str
+    average: str
+    choice: str
+    tasks: tuple[str, ...]
+    rows: tuple[TaskRow, ...]
+
+
+def over_tasks(
+    results: Mapping[str, Mapping[str, Any]],
+    *,
+    metric: str = "accuracy",
+    data: str = "own",
+    average: str = "weighted",
+    choice: str = "last",
+) -> OverTasks:
+    """Put the summaries of several tasks side by side, with their mean and standard deviation over tasks."""
+    tasks = tuple(results)
+    every = {
+        f"{task}, {variant}": about for task, by_variant in results.items() for variant, about in by_variant.items()
+    }
+    infos = measured_columns(every, metric)
+    if metric not in infos:
+        raise FedpriorError(f"{metric} has a value for each class; choose one of {', '.join(infos)}")
+    rows = []
+    for variant in dict.fromkeys(variant for by_variant in results.values() for variant in by_variant):
+        abouts = {task: results[task][variant] for task in tasks if variant in results[task]}
+        evaluated = {model for about in abouts.values() for model in models_of(about)}
+        for model in (model for model in (*SCORED_MODELS, *NEWCOMERS) if model in evaluated):
+            numbers = {
+                task: number_of(abouts[task], metric, model, data, average, choice) if task in abouts else None
+                for task in tasks
+            }
+            means = [number["mean"] for number in numbers.values() if number is not None]
+            whole = len(means) == len(tasks)
+            rows.append(
+                TaskRow(
+                    variant,
+                    model,
+                    numbers,
+                    average=float(np.mean(means)) if whole else None,
+                    std=float(np.std(means, ddof=1)) if whole and len(tasks) > 1 else None,
+                )
+            )
+    return OverTasks(infos[metric], data, average, choice, tasks, tuple(rows))

@@ -1,0 +1,151 @@
+"""The program itself: what its commands share, how it shows progress, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import click
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from fedprior.errors import FedpriorError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+    from fedprior.report.tables import Table
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Personalized federated learning with personalized priors.\n\nStart with: fedprior run digits-mclr",
+)
+out, err = Console(), Console(stderr=True)
+STOPPED = 130  # the exit code after Ctrl-C
+
+TaskName = Annotated[
+    str, typer.Argument(metavar="TASK", help="A task (see `fedprior tasks`) or a TOML file of your own.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a setting of the task (rounds, aggregated, partition.labels, ...) for all rows, a hyper-parameter of "
+        "every method that has it (lam, eta, K, ...), or what wraps them (beta, fine_tune). May be repeated.",
+    ),
+]
+Metric = Annotated[
+    str, typer.Option(help="What is reported: accuracy, nll, balanced_accuracy, macro_f1, brier, ece, class_accuracy.")
+]
+RoundChoice = Annotated[str, typer.Option("--round", help="Which round is reported: last, last10, validation or best.")]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object on stdout.")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="Number of independent runs per row: seeds 0, 1, ...")]
+Rounds = Annotated[int | None, typer.Option(help="Rounds to run (default: the task's).")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with runs that are there; finished ones are reused.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace runs that are there.")]
+Out = Annotated[Path, typer.Option("--out", help="Where records go: OUT/<task>/<row>/<seed>.")]
+PlanOnly = Annotated[
+    bool, typer.Option("--plan", help="List the runs, which are done, and the time left; run nothing.")
+]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that share out the cores, each running cells of its own.")]
+CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Least time between two checkpoints.")]
+
+
+def assignments(settings: list[str] | None) -> dict[str, Any]:
+    """What ``--set`` was given, by key."""
+    from fedprior.study.settings import parse_assignment
+
+    return dict(parse_assignment(text) for text in settings or [])
+
+
+def warn(text: str) -> None:
+    """Tell what is valid but may not be meant."""
+    err.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
+
+
+def print_table(table: Table) -> None:
+    """Print a table for a terminal."""
+    from fedprior.report.tables import rich_table
+
+    out.print(rich_table(table))
+
+
+def print_line(text: str) -> None:
+    """Print a line as it is."""
+    out.print(escape(text), soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def stoppable() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C finish the round at hand and keep the run resumable; a second Ctrl-C stops at once."""
+    asked = False
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        err.print("stopping after this round; press Ctrl-C again to stop at once")
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def progress_bars() -> Bars:
+    """Bars with a name, a count, a remark and times; where none was shown, nothing is left behind."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    class QuietBars(Bars):
+        def stop(self) -> None:
+            if self.task_ids:
+                super().stop()
+            else:
+                self.live.transient = True
+                self.live.stop()
+
+    return QuietBars(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[bold]{task.fields[remark]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+    )
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        import fedprior
+
+        out.print(fedprior.__version__, highlight=False)
+    elif context.invoked_subcommand is None:
+        out.print(context.get_help())
+
+
+def main() -> NoReturn:
+    """Run the command line; a problem with the input is one line on stderr and exit code 2."""
+    try:
+        code = app(standalone_mode=False) or 0
+    except (FedpriorError, OSError, click.ClickException) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        err.print(f"[red]error:[/red] {escape(' '.join(text.splitlines()))}", soft_wrap=True, highlight=False)
+        code = 2
+    if code == STOPPED:
+        err.print("stopped; the same command with --resume goes on from here", soft_wrap=True)
+    sys.exit(code)

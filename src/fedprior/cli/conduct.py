@@ -1,0 +1,153 @@
+"""Running a study from the command line: progress, Ctrl-C, and what is printed and written at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.markup import escape
+
+from fedprior.cli.app import STOPPED, err, print_line, print_table, progress_bars, stoppable, warn
+from fedprior.errors import FedpriorError
+
+if TYPE_CHECKING:
+    from fedprior.study.cells import Cell, Plan
+    from fedprior.study.results import Results
+    from fedprior.study.study import Study
+    from fedprior.study.trial import Progress
+
+
+def measuring(metric: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a study with the metric that is to be reported among those that it measures."""
+    from fedprior.analysis.series import metric_name
+    from fedprior.engine.metrics import METRICS, measured
+
+    METRICS.find(name := metric_name(metric))
+    given = settings.get("metrics")
+    if (given is not None and not isinstance(given, list)) or name in measured(given):
+        return settings
+    return {**settings, "metrics": [*measured(given), name]}
+
+
+def conduct(
+    study: Study,
+    folder: Path,
+    *,
+    metric: str,
+    plan: bool,
+    workers: int,
+    as_json: bool,
+    options: dict[str, Any],
+) -> None:
+    """Plan a study, or run it and report on it."""
+    from fedprior.analysis.series import metric_name
+    from fedprior.engine.metrics import measured
+
+    for program in study.programs:  # builds and checks them, before anything is written
+        if metric_name(metric) not in measured(program.protocol.metrics):
+            row = f"row '{program.variant.name}' of {program.task.name}"
+            raise FedpriorError(f"{row} does not measure {metric}; add it to its metrics")
+    if not study.programs:
+        raise FedpriorError(
+            f"no row is left to run: {'; '.join(f'{row}: {why}' for row, why in study.left_out.items())}"
+        )
+    for text in study.remarks():
+        warn(text)
+    if plan:
+        _print_plan(study.plan(folder))
+        return
+    results, stopped = _run(study, folder, workers, options)
+    if stopped:
+        raise typer.Exit(STOPPED)
+    for text in results.diverged:
+        err.print(f"[red]diverged:[/red] {escape(text)}", soft_wrap=True)
+    if results.records or as_json:
+        report(study, results, folder, metric, as_json)
+    if results.diverged:
+        raise typer.Exit(1)
+
+
+def _run(study: Study, folder: Path, workers: int, options: dict[str, Any]) -> tuple[Results, bool]:
+    with contextlib.ExitStack() as stack:
+        should_stop, bars = stack.enter_context(stoppable()), stack.enter_context(progress_bars())
+        executor = None
+        if workers > 1:
+            from fedprior.study.workers import Pool
+
+            executor = stack.enter_context(Pool(workers))
+        bar: dict[tuple[str, str, int], Any] = {}
+        several = len(study.tasks) > 1
+
+        def watch(cell: Cell, progress: Progress | None) -> None:
+            key = cell[:3]
+            if key not in bar:
+                name = f"{cell.task}, " * several + f"{cell.variant}, seed {cell.seed}"
+                bar[key] = bars.add_task(name, total=cell.trial.program.rounds, remark="")
+            if progress is None:
+                bars.update(bar[key], remark="diverged")
+            else:
+                remark = "" if progress.accuracy is None else f"{progress.accuracy:5.2f} %"
+                bars.update(bar[key], completed=progress.round, remark=remark)
+
+        try:
+            results = study.run(folder, watch=watch, warn=warn, should_stop=should_stop, executor=executor, **options)
+        except FedpriorError:
+            for shown in bar.values():
+                bars.remove_task(shown)
+            raise
+        done = len(results.records) + len(results.diverged)
+        unfinished = any(record.status != "finished" for record in results.records)
+        return results, unfinished or done < len(study.cells())
+
+
+def _print_plan(plan: Plan) -> None:
+    from fedprior.report.tables import Table
+
+    def time(seconds: float | None) -> str:
+        return "unknown" if seconds is None else str(timedelta(seconds=round(seconds)))
+
+    body = tuple(
+        (cell.task, cell.variant, str(cell.seed), cell.status, f"{cell.done} of {cell.rounds}", time(cell.seconds_left))
+        for cell in plan.cells
+    )
+    finished = sum(cell.seconds_left == 0 for cell in plan.cells)
+    note = (
+        f"{finished} of {len(body)} runs are done; time left, one after the other: {time(plan.seconds_left)} "
+        "(from the rounds of the same row that were recorded here)"
+    )
+    print_table(Table("planned runs", note, ("task", "row", "seed", "status", "rounds", "time left"), body))
+
+
+def report(study: Study, results: Results, folder: Path, metric: str, as_json: bool) -> None:
+    """Write the summaries and pictures of all tasks, and print the tables or everything as JSON."""
+    from fedprior.engine.metrics import METRICS
+    from fedprior.files import write_text
+    from fedprior.report import layouts
+
+    of_classes = metric in METRICS and METRICS.find(metric).info.per_class
+    summaries: dict[str, Any] = {}
+    for task in study.tasks:
+        budget = task.protocol.budget
+        about = {"rounds": task.protocol.rounds} if budget is None else {"budget": dict(budget)}
+        summaries[task.name] = {"task": task.name, **about, "diverged": results.diverged, "results": {}}
+    for name, rows in results.summary(warn).items():
+        summaries[name]["results"] = rows
+        results.curves("accuracy" if of_classes else metric, name, folder / name / "curves.png")
+    texts = {name: json.dumps(summary, indent=1) for name, summary in summaries.items()}
+    for name, text in texts.items():
+        write_text(folder / name / "summary.json", text + "\n")
+    if as_json:
+        text = next(iter(texts.values())) if len(texts) == 1 else json.dumps(summaries, indent=1)
+        sys.stdout.write(text + "\n")
+        return
+    for name, summary in summaries.items():
+        if summary["results"]:
+            print_table(layouts.run_table(name, summary["results"], "last", metric))
+            print_line(f"curves: {folder / name / 'curves.png'}    records: {folder / name}")
+    if len(texts) > 1 and not of_classes:
+        print_table(results.table(metric=metric))

@@ -1,0 +1,50 @@
+"""fedprior partition: who holds what."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedprior.cli.app import Settings, TaskName, app, assignments, out, print_line
+
+
+@app.command()
+def partition(
+    task: TaskName,
+    plot: Annotated[Path | None, typer.Option(help="Draw the label distribution and sizes into this file.")] = None,
+    settings: Settings = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the statistics as one JSON object.")] = False,
+) -> None:
+    """Show how a task's data is divided among its clients."""
+    from rich.table import Table as RichTable
+
+    from fedprior.data.partitions import split_source, statistics
+    from fedprior.data.sources import load
+    from fedprior.errors import unknown
+    from fedprior.files import replace_file
+    from fedprior.report.partitions import picture
+    from fedprior.study.settings import is_task_key, read, settable
+
+    changes = assignments(settings)
+    for key in changes:
+        if not is_task_key(key):
+            raise unknown("key", key, settable())
+    file = read(task, changes)
+    source = load(file.task.data.source, normalize=file.task.data.normalize)
+    parts = split_source(source, file.task.partition)
+    numbers = statistics(parts, source.n_classes)
+    if plot is not None:
+        replace_file(plot, lambda p: picture(parts, source.n_classes, p, file.task.name))
+    if as_json:
+        sys.stdout.write(json.dumps(numbers, indent=1) + "\n")
+        return
+    table = RichTable("", "value", title=f"{file.task.name}: {file.task.partition['kind']}", title_justify="left")
+    for key, value in numbers.items():
+        table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:.3f}")
+    out.print(table)
+    if plot is not None:
+        print_line(f"picture: {plot}")

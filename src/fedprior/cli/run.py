@@ -1,0 +1,119 @@
+"""fedprior run: methods on a task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedprior.cli.app import (
+    CheckpointSeconds,
+    Json,
+    Metric,
+    Out,
+    Overwrite,
+    PlanOnly,
+    Resume,
+    Rounds,
+    Settings,
+    TaskName,
+    Workers,
+    app,
+    assignments,
+)
+from fedprior.cli.conduct import conduct, measuring
+from fedprior.errors import FedpriorError, unknown
+
+DEFAULT_METHODS = ("fedavg", "pfedme", "mh")
+ALL = "all"  # stands for every method
+
+
+@app.command()
+def run(
+    task: TaskName,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            *("--method", "-m"),
+            metavar="NAME[:KEY=VALUE,...]",
+            help="A row of the table: a method (see `fedprior methods`) and what it changes, or all: those that are "
+            "defined for the model. May be repeated. Default: fedavg, pfedme, mh.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of independent runs per row: seeds 0, 1, ...")] = 1,
+    rounds: Rounds = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="gradients=N",
+            help="Compare at equal cost: each method gets as many rounds as take a client that trains in all of them N "
+            "gradients (a Hessian-vector product counts as two).",
+        ),
+    ] = None,
+    new_clients: Annotated[
+        float | None,
+        typer.Option(
+            metavar="PART",
+            help="Hold out this part of the clients, and let them join the trained federation at the end.",
+        ),
+    ] = None,
+    settings: Settings = None,
+    folder: Out = Path("runs"),
+    resume: Resume = False,
+    overwrite: Overwrite = False,
+    local: Annotated[bool, typer.Option("--local/--no-local", help="Include the Local-only baseline.")] = True,
+    metric: Metric = "accuracy",
+    plan: PlanOnly = False,
+    workers: Workers = 1,
+    as_json: Json = False,
+    checkpoint_seconds: CheckpointSeconds = 30.0,
+) -> None:
+    """Run methods on a task and compare them.
+
+    Every number names what it is: the personal models (each client's own) and
+    the global model, on each client's own test samples or on all of them
+    pooled, averaged by samples, over clients, or over the worst tenth of the
+    clients.
+
+    Examples:
+
+      fedprior run digits-mclr --seeds 3
+      fedprior run mnist-mclr -m mh -m mh:beta=2 -m mh:aggregated=50,lam=30
+      fedprior run my-task.toml -m fedavg --set beta=2 --out results --resume
+      fedprior run digits-mclr --budget gradients=6000 --new-clients 0.2
+      fedprior run digits-dnn -m all
+    """
+    chosen = assignments(settings)
+    if budget is not None:
+        chosen |= _budget(budget)
+    for key, value in (("rounds", rounds), ("new_clients", new_clients)):
+        if value is not None:
+            chosen[key] = value
+    if "rounds" in chosen and any(key.startswith("budget") for key in chosen):
+        raise FedpriorError("rounds and budget both say how long to run; choose one of them")
+    from fedprior.methods import METHODS
+    from fedprior.study.study import Study
+    from fedprior.study.variant import Variant
+
+    given = [Variant.parse(text) for text in method or DEFAULT_METHODS if text != ALL]
+    names = {variant.name for variant in given}
+    every = [] if ALL not in (method or ()) else [n for n in METHODS if n not in names and (local or n != "local")]
+    rows = [*given, *(Variant.of(name) for name in every)]
+    if local and all(row.method_name != "local" for row in rows):
+        rows = [Variant.of("local"), *rows]
+    study = Study(task, rows, seeds=seeds, local=False, optional=every, **measuring(metric, chosen))
+    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
+    conduct(study, folder, metric=metric, plan=plan, workers=workers, as_json=as_json, options=options)
+
+
+def _budget(text: str) -> dict[str, Any]:
+    """The assignment that ``--budget gradients=N`` stands for."""
+    from fedprior.study.settings import Budget, parse_assignment
+
+    kind, equals, _ = text.partition("=")
+    if not equals:
+        raise FedpriorError(f"--budget '{text}' is not of the form gradients=N")
+    if kind.strip() not in Budget.model_fields:
+        raise unknown("budget", kind.strip(), Budget.model_fields)
+    return dict([parse_assignment(f"budget.{text.strip()}")])

@@ -1,0 +1,155 @@
+"""fedprior sweep: hyper-parameters chosen on validation samples."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from fedprior.cli.app import (
+    STOPPED,
+    Json,
+    Rounds,
+    Settings,
+    TaskName,
+    app,
+    assignments,
+    err,
+    out,
+    print_line,
+    print_table,
+    progress_bars,
+    stoppable,
+    warn,
+)
+from fedprior.errors import FedpriorError
+
+if TYPE_CHECKING:
+    from fedprior.study.cells import Cell
+    from fedprior.study.sweep import Sweep
+    from fedprior.study.trial import Progress
+
+
+@app.command()
+def sweep(
+    task: TaskName,
+    method: Annotated[
+        list[str],
+        typer.Option("--method", "-m", metavar="NAME", help="A method (see `fedprior methods`). May be repeated."),
+    ],
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,VALUE,...",
+            help="Values of a hyper-parameter to try, for every method that has it. May be repeated: all combinations are "
+            "tried. Without it, the values that each method declares.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of independent runs per setting: seeds 0, 1, ...")] = 1,
+    rounds: Rounds = None,
+    settings: Settings = None,
+    folder: Annotated[
+        Path, typer.Option("--out", help="Where records go: OUT/<task>/sweep. What is there already is reused.")
+    ] = Path("sweeps"),
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--parallel", metavar="FILE", help="Where the parallel-coordinates picture goes (default: in OUT)."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Choose hyper-parameters on validation samples, never on test.
+
+    A part of each client's training samples (`--set validation=0.2`) is held
+    out. Every setting of the grid is trained on the rest; the one whose
+    personal models do best on the held-out samples is chosen, and the command
+    is shown that trains with it on all training samples. A sweep that was
+    stopped, or given a larger grid, computes what is missing.
+
+    Examples:
+
+      fedprior sweep digits-mclr -m pfedme
+      fedprior sweep mnist-mclr -m mh -m pfedme --grid lam=5,15,30 --seeds 3
+    """
+    from fedprior.analysis.choice import summarize_sweep
+    from fedprior.files import write_text
+    from fedprior.report import figures, layouts, words
+    from fedprior.study.sweep import open_sweep
+
+    chosen = assignments(settings) | ({} if rounds is None else {"rounds": rounds})
+    study = open_sweep(task, method, grid or [], seeds, chosen)
+    for text in study.remarks():
+        warn(text)
+    if not _try_all(study, folder):
+        err.print("stopped; the same command goes on from here")
+        sys.exit(STOPPED)
+    (opened,) = study.tasks
+    place, chosen_by = folder / opened.name / "sweep", words.chosen_by()
+    picture = picture or place / "parallel.png"
+    summaries = {
+        name: {
+            **summarize_sweep(study.outcomes(name)),
+            "command": study.command(name, task, settings or [], rounds),
+        }
+        for name in study.candidates
+    }
+    figures.parallel_coordinates(opened.name, summaries, f"{chosen_by}; seeds: {seeds}", picture)
+    everything: dict[str, Any] = {
+        "task": opened.name,
+        "seeds": study.seeds,
+        "validation": opened.settings.validation,
+        "chosen_by": f"{chosen_by}; the test was not looked at",
+        "methods": summaries,
+        "picture": str(picture),
+    }
+    write_text(place / "summary.json", text := json.dumps(everything, indent=1) + "\n")
+    if as_json:
+        sys.stdout.write(text)
+    else:
+        for name, of in summaries.items():
+            out.print(f"{opened.name}, {name}: {chosen_by}", style="bold", highlight=False)
+            print_table(layouts.sweep_table(of))
+            if of["command"] is not None:
+                out.print(
+                    f"Chosen on validation samples, {opened.settings.validation:.0%} of the training samples; the test was "
+                    "not looked at. To train with the chosen setting on all training samples:",
+                    highlight=False,
+                )
+                out.print(f"  {escape(of['command'])}\n", soft_wrap=True, highlight=False)
+        print_line(f"picture: {picture}    records: {place}")
+    hopeless = [name for name, of in summaries.items() if of["chosen"] is None]
+    for name in hopeless:
+        err.print(
+            f"[red]diverged:[/red] every setting of {name} diverged, so there is none to choose; try smaller steps",
+            soft_wrap=True,
+        )
+    if hopeless:
+        raise typer.Exit(1)
+
+
+def _try_all(study: Sweep, folder: Path) -> bool:
+    """Run all cells with a bar per method; False if it was stopped."""
+    with stoppable() as should_stop, progress_bars() as bars:
+        bar = {name: bars.add_task(name, total=len(own), remark="") for name, own in study.candidates.items()}
+
+        def watch(cell: Cell, progress: Progress | None) -> None:
+            if progress is not None:
+                remark = f"{cell.variant}, seed {cell.seed}: round {progress.round} of {progress.rounds}"
+                bars.update(bar[cell.trial.program.variant.name], remark=remark)
+
+        def done(name: str, count: int) -> None:
+            bars.update(bar[name], completed=count, remark="")
+
+        try:
+            return study.try_all(folder, watch=watch, done=done, warn=warn, should_stop=should_stop)
+        except KeyboardInterrupt:  # the second Ctrl-C
+            return False
+        except FedpriorError:
+            for shown in bar.values():
+                bars.remove_task(shown)
+            raise

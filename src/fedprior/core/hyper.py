@@ -1,0 +1,111 @@
+"""A hyper-parameter is one line: its default, where that comes from, what a sweep tries, what is valid, what does nothing.
+
+lam: float = hyper(15.0, "PRIOR's released scripts", sweep=(15.0, 30.0, 60.0), least=0, inert=0)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """What is known of a hyper-parameter besides its name, type and default."""
+
+    source: str = ""  # where the default comes from
+    sweep: tuple[Any, ...] = ()  # what a sweep tries
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+    choices: Iterable[Any] | None = None  # the valid names (or numbers, or None)
+    objects: type | None = None  # what may be given in place of a name
+    inert: float | None = None  # the value at which it switches its part off
+    needs: tuple[str, Callable[[Any], bool]] | None = None  # without what it has no effect, and whether that is there
+
+    def valid(self, value: Any) -> str | None:
+        """What would be valid, or None where the value is."""
+        if self.choices is not None:
+            names = list(self.choices)
+            if self.objects is not None and isinstance(value, self.objects):
+                return None
+            if isinstance(value, str | numbers.Real | None) and value in names:
+                return None
+            listed = ", ".join(str(name) for name in names if name is not None)
+            return f"valid: {listed}" + (f", or a {self.objects.__name__}" if self.objects is not None else "")
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            return None  # an array or an object, which the method checks by itself; None, which leaves it to the method
+        bounds = (
+            (self.least, "at least", lambda bound: value >= bound),
+            (self.above, "above", lambda bound: value > bound),
+            (self.most, "at most", lambda bound: value <= bound),
+            (self.below, "below", lambda bound: value < bound),
+        )
+        given = [(word, bound, holds(bound)) for bound, word, holds in bounds if bound is not None]
+        if math.isfinite(value) and all(holds for *_, holds in given):
+            return None
+        kind = "a whole number" if isinstance(value, numbers.Integral) else "a finite number"
+        limits = " and ".join(f"{word} {bound:g}" for word, bound, _ in given)
+        return f"it must be {kind}" + (f" {limits}" if self.least is None else f" of {limits}") * bool(limits)
+
+    def lacks(self, method: Any) -> str | None:
+        """What a method, as it is set, has not and this hyper-parameter needs; None where nothing is missing."""
+        return None if self.needs is None or self.needs[1](method) else self.needs[0]
+
+
+def hyper(
+    default: Any,
+    source: str = "",
+    *,
+    sweep: Iterable[Any] = (),
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    choices: Iterable[Any] | None = None,
+    objects: type | None = None,
+    inert: float | None = None,
+    needs: tuple[str, Callable[[Any], bool]] | None = None,
+) -> Any:
+    """Declare a field of a :class:`~fedprior.core.method.Method`; see :class:`Hyper` for what each argument says.
+
+    Numbers must be finite. ``inert`` is allowed, since reductions between methods need it, and the command line warns
+    about it; a setting without what it ``needs`` is warned about too, and no sweep goes over it.
+
+    >>> from fedprior.core.method import Method
+    >>> class Pulled(Method):
+    ...     mu: float = hyper(0.1, "a paper, section 5", least=0, inert=0)
+    >>> Pulled(mu=-1.0)
+    Traceback (most recent call last):
+    fedprior.errors.FedpriorError: Pulled: mu = -1.0 is not valid; it must be a finite number of at least 0
+    """
+    about = Hyper(source, tuple(sweep), least, above, most, below, choices, objects, inert, needs)
+    return eqx.field(default=default, metadata={"hyper": about})
+
+
+def hypers(method: Any) -> dict[str, Hyper]:
+    """What is known of each field of a method (or of its class), by name; fields with a plain default say nothing."""
+    return {field.name: field.metadata.get("hyper", Hyper()) for field in dataclasses.fields(method)}
+
+
+def without_effect(method: Any) -> dict[str, str]:
+    """The settings of a method that do nothing as they are: name -> why.
+
+    >>> from fedprior.methods import make
+    >>> list(without_effect(make("lg", lam=0.0)).values())
+    ['lam = 0 switches its part off', 'eta needs a mean with memory', 'eta_inner needs an inner step']
+    """
+    reasons: dict[str, str] = {}
+    for name, about in hypers(method).items():
+        if (missing := about.lacks(method)) is not None:
+            reasons[name] = f"{name} needs {missing}"
+        elif about.inert is not None and getattr(method, name) == about.inert:
+            reasons[name] = f"{name} = {about.inert:g} switches its part off"
+    return reasons

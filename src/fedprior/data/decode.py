@@ -1,0 +1,90 @@
+"""From what a file holds to arrays: pictures to pixels, texts to tokens with word vectors, names to numbers."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedprior.errors import FedpriorError, first_line
+
+TOKENS = 25  # tokens kept of a text [LEAF's Sent140, Caldas et al. 2018, arXiv:1812.01097]
+
+
+def numbered(names: Iterable[Hashable]) -> tuple[npt.NDArray[np.int32], tuple[Any, ...]]:
+    """Number names from 0 in the order in which they first appear; returns the numbers and the distinct names.
+
+    >>> numbered(["b", "a", "b"])
+    (array([0, 1, 0], dtype=int32), ('b', 'a'))
+    """
+    number_of: dict[Hashable, int] = {}
+    numbers = np.array([number_of.setdefault(name, len(number_of)) for name in names], np.int32)
+    return numbers, tuple(number_of)
+
+
+def pixels(pictures: Iterable[Any], count: int, shape: tuple[int, ...], where: str) -> npt.NDArray[np.uint8]:
+    """The pixels [count, *shape] of pictures that are decoded as they are read; ``where`` names them in errors."""
+    out = np.empty((count, *shape), np.uint8)
+    i = 0
+    try:
+        for i, picture in enumerate(map(np.asarray, pictures)):
+            if picture.shape != shape or picture.dtype != np.uint8:
+                kind = f"{picture.shape} of {picture.dtype}"
+                raise FedpriorError(f"picture {i} of {where} is {kind}; expected {shape} of uint8")
+            out[i] = picture
+    except (OSError, SyntaxError) as error:  # PIL's ways to say that a picture is broken
+        raise FedpriorError(
+            f"cannot read picture {i} or the next of {where} ({first_line(error)}); fetch it again"
+        ) from error
+    return out
+
+
+def words(text: str) -> list[str]:
+    """The words and punctuation marks of a text, as LEAF takes them apart, in lower case.
+
+    >>> words("Awww, that's GREAT!")
+    ['awww', ',', "that's", 'great', '!']
+    """
+    return re.findall(r"[\w']+|[.,!?;]", text.lower())
+
+
+def tokens(texts: Sequence[str], glove: Path) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Turn texts into ids [n, TOKENS] and the vectors [V, d] of their words, read from a file of GloVe vectors.
+
+    Ids start at 2 with the most frequent word; 0 fills a short text up and 1 stands for a word without a vector.
+    """
+    vectors = read_glove(glove)
+    words_of = [words(text) for text in texts]
+    counts = Counter(word for text in words_of for word in text if word in vectors)
+    known = sorted(counts, key=lambda word: (-counts[word], word))
+    ids = {word: i for i, word in enumerate(known, start=2)}
+    x = np.zeros((len(texts), TOKENS), np.int32)
+    for row, text in zip(x, words_of, strict=True):
+        row[: len(text)] = [ids.get(word, 1) for word in text[:TOKENS]]
+    width = len(next(iter(vectors.values())))
+    return x, np.stack([np.zeros(width, np.float32)] * 2 + [vectors[word] for word in known])
+
+
+def read_glove(file: Path) -> dict[str, npt.NDArray[np.float32]]:
+    """The vector of each word in a text file, compressed or not, of lines such as ``the 0.418 0.24968``."""
+    opener = gzip.open if file.suffix == ".gz" else open
+    vectors: dict[str, npt.NDArray[np.float32]] = {}
+    try:
+        with opener(file, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                word, *numbers = line.rstrip().split(" ")
+                vectors[word] = np.array(numbers, np.float32)
+    except (OSError, EOFError, ValueError) as error:
+        raise FedpriorError(
+            f"cannot read line {len(vectors) + 1} of {file} ({first_line(error)}); fetch it again"
+        ) from error
+    widths = {len(vector) for vector in vectors.values()}
+    if len(widths) != 1 or not all(np.isfinite(vector).all() for vector in vectors.values()):
+        raise FedpriorError(f"{file} is not a list of words with equally many finite numbers each; fetch it again")
+    return vectors

@@ -1,0 +1,1 @@
+"""Runs methods on a federation: rounds, placement on devices, selection, evaluation, cost."""

@@ -1,0 +1,174 @@
+"""What a method costs a client in a round, counted by running it, not by formula."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from fedprior.core.batch import Batch
+from fedprior.core.method import Algorithm
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Scalar, Tree, Vector
+from fedprior.data.federation import Federation, Samples
+from fedprior.data.view import ClientData
+from fedprior.errors import FedpriorError
+from fedprior.models.classifier import Classifier
+from fedprior.models.mlp import DNN
+
+HVP = 2  # what a Hessian-vector product counts for in a budget: it differentiates a gradient, which takes about two of them
+SAMPLES = 40  # of the client whose round is run
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Per client and round, for a client of 40 samples with batches of 20.
+
+    A forward pass is one evaluation of the model or its loss that no gradient is taken of: on a batch, or on a chunk (of up
+    to 128 samples, so that this client's are one) of a pass over all samples. Floats are in units of the model's size D.
+    """
+
+    gradients: int  # of the loss on a batch
+    forward: int
+    down: float  # D received
+    up: float  # D sent
+    state: float  # D kept between rounds
+    hvps: int = 0  # Hessian-vector products: derivatives of a gradient along a direction
+
+
+def rounds_within(gradients: int, cost: Cost, name: str) -> int:
+    """How many rounds of a method are within a budget of gradients for a client that trains in each of them.
+
+    >>> rounds_within(1400, Cost(gradients=140, forward=0, down=1, up=1, state=2), "mh-released")
+    10
+    """
+    each = cost.gradients + HVP * cost.hvps
+    if each == 0:
+        raise FedpriorError(f"{name} takes no gradients, so a budget of them gives it no number of rounds; use rounds")
+    if each > gradients:
+        raise FedpriorError(
+            f"a budget of {gradients} gradients is less than one round of {name}, which takes {each}; "
+            f"give at least {each}, or leave {name} out"
+        )
+    return gradients // each
+
+
+# -- a problem that counts ---------------------------------------------------------------------------------------------
+
+
+def _count(counter: Counter[str], what: str, w: Vector) -> None:
+    """Count when the program runs; a number of w goes along, so that each of the models of a ``jax.vmap`` is counted."""
+    jax.debug.callback(lambda _: counter.update([what]), jnp.ravel(jax.tree.leaves(w)[0])[0])
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _asked(counter: Counter[str], what: str, derivative: str, w: Vector) -> Vector:
+    """w itself; counts ``what`` where a function of w is evaluated, and its ``derivative`` where it is differentiated."""
+    _count(counter, what, w)
+    return w
+
+
+@_asked.defjvp
+def _differentiated(
+    counter: Counter[str], what: str, derivative: str, at: tuple[Vector], along: tuple[Vector]
+) -> tuple[Vector, Vector]:
+    if what != "forward":  # a forward pass is part of the gradient that is taken of it
+        _count(counter, what, at[0])
+    _count(counter, derivative, at[0])
+    return at[0], along[0]
+
+
+class CountingClassifier(Classifier):
+    """A classifier that counts how often it is asked, inside compiled loops too."""
+
+    counter: Counter[str] = eqx.field(static=True)
+
+    def __init__(self, classifier: Classifier, counter: Counter[str]):
+        for name, value in vars(classifier).items():
+            setattr(self, name, value)
+        self.counter = counter
+
+    def grad(self, w: Vector, batch: Batch) -> Vector:
+        """Count a gradient; any vector will do for its value, and compiling a real one would take most of the time."""
+        return _asked(self.counter, "gradients", "hvps", w)
+
+    def proximal_steps(self, mu: Vector, start: Vector, batch: Batch, lam: Scalar, alpha: Scalar, K: int) -> Vector:
+        """Step by step, so that each gradient is counted."""
+        return Problem.proximal_steps(self, mu, start, batch, lam, alpha, K)
+
+    def logits(self, w: Vector, x: Array) -> Array:
+        """Count a forward pass (also that of a loss), or a gradient where one is taken."""
+        return super().logits(_asked(self.counter, "forward", "gradients", w), x)
+
+    def features(self, w: Vector, x: Array) -> Array:
+        """Count a forward pass, or a gradient where one is taken."""
+        return super().features(_asked(self.counter, "forward", "gradients", w), x)
+
+
+# -- a client's round --------------------------------------------------------------------------------------------------
+
+
+def _network(inputs: int, hidden: int, classes: int) -> Classifier:
+    return Classifier(lambda key: DNN(inputs, classes, hidden=hidden, key=key), classes)
+
+
+def _samples(x: np.ndarray) -> Samples:
+    """One client's samples."""
+    n = len(x)
+    return Samples(x, np.zeros(n, np.int32), np.zeros(1, np.int32), np.full(1, n, np.int32))
+
+
+def _begin(algorithm: Algorithm, problem: Problem, n_clients: int) -> tuple[Vector, Tree, Tree]:
+    """A model, a client's state and what it receives at the beginning of its first round."""
+    key = jax.random.key(0)
+    w0 = problem.init(key)
+    server = algorithm.server(problem, w0, n_clients, key)
+    return w0, algorithm.client(w0, key), algorithm.send(algorithm.outbox(server), jnp.int32(0), key)
+
+
+def _work(algorithm: Algorithm, problem: Problem, client: Tree, down: Tree, samples: Samples) -> tuple[Tree, Tree]:
+    """The client's state after its round, and what it sends."""
+    key = jax.random.key(0)
+    data = ClientData(samples, 0, SAMPLES // 2, key, 0)
+    return algorithm.local(problem, client, down, data, key)[:2]
+
+
+def measure(algorithm: Algorithm, problem: Problem | None = None, federation: Federation | None = None) -> Cost:
+    """Run one client's round on a toy problem and count; floats are those of the given problem and number of clients.
+
+    Without a problem: the paper's DNN for MNIST and 100 clients. A loop that ends by itself (``tol``) takes as many turns
+    as it does on the toy problem.
+
+    >>> from fedprior.methods import make
+    >>> measure(make("fedavg", R=3).algorithm())
+    Cost(gradients=3, forward=0, down=1.0, up=1.0, state=0.0, hvps=0)
+    """
+    n_clients = federation.n_clients if federation else 100
+    toy, few, counter = _network(3, 2, 2), _samples(np.ones((SAMPLES, 3), np.float32)), Counter[str]()
+    _, client, down = _begin(algorithm, toy, n_clients)
+    counting = jax.jit(lambda client, down: _work(algorithm, CountingClassifier(toy, counter), client, down, few))
+    jax.block_until_ready(counting(client, down))
+    jax.effects_barrier()
+
+    real = problem or _network(784, 100, 10)
+    x = np.asarray(federation.train.x[:SAMPLES]) if federation else np.ones((SAMPLES, 784), np.float32)
+    begun = jax.eval_shape(lambda: _begin(algorithm, real, n_clients))
+    ended = jax.eval_shape(lambda client, down: _work(algorithm, real, client, down, _samples(x)), *begun[1:])
+    size, received, kept, sent = (
+        sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree)) for tree in (begun[0], begun[2], *ended)
+    )
+    return Cost(
+        gradients=counter["gradients"],
+        forward=counter["forward"],
+        down=received / size,
+        up=sent / size,
+        state=kept / size,
+        hvps=counter["hvps"],
+    )

@@ -1,0 +1,209 @@
+"""What records hold, and how those of older formats are read.
+
+Format 2 is the current one. Format 1 had no number: its settings lay side by side, its tables had the columns accuracy and
+loss and no checksums, and the names in its checkpoints were those of dictionaries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedprior.errors import FedpriorError
+
+FORMAT = 2
+AVERAGES = ("weighted", "mean", "worst_decile")
+NEWCOMERS = ("newcomer", "newcomer-global")  # the models of clients that join after training
+ClientId = int | str
+
+
+class Status(StrEnum):
+    """How a run stands."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DIVERGED = "diverged"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """What a reader of records must know of a metric."""
+
+    name: str
+    unit: str  # "%" or "" for a plain number
+    better: str  # "higher" or "lower"
+    about: str = ""
+    per_class: bool = False  # one value per class, in columns "name[class]"
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a larger value is a better one."""
+        return self.better == "higher"
+
+    @property
+    def label(self) -> str:
+        """The name as text, with its unit."""
+        return self.name.replace("_", " ") + (f" ({self.unit})" if self.unit else "")
+
+
+ACCURACY = MetricInfo("accuracy", "%", "higher", "share of samples whose most probable class is the right one")
+NLL = MetricInfo("nll", "", "lower", "negative log-likelihood, the loss that is trained on")
+
+
+class Row(NamedTuple):
+    """One average over clients, of one kind of model on one kind of data after one round: a value per metric."""
+
+    round: int
+    model: str
+    data: str
+    average: str
+    values: dict[str, float]
+
+
+class ClientRow(NamedTuple):
+    """One client's own values."""
+
+    round: int
+    model: str
+    data: str
+    client: ClientId
+    samples: int
+    values: dict[str, float]
+
+
+class Times(NamedTuple):
+    """How long a round took, in seconds."""
+
+    round: int
+    train_seconds: float
+    evaluation_seconds: float
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as analysis sees it: frozen, complete, and free of any engine."""
+
+    config: dict[str, Any]  # as of the current format
+    status: Status
+    round: int  # the last one done
+    rows: tuple[Row, ...]
+    clients: Sequence[ClientRow]  # read when they are first looked at
+    where: str = "memory"  # the folder
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return str(self.config["run"]["task"]["name"])
+
+    @property
+    def variant(self) -> str:
+        """The name of the row of a table that the run belongs to."""
+        return str(self.config["run"]["variant"]["name"])
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return int(self.config["run"]["seed"])
+
+    @property
+    def metrics(self) -> dict[str, MetricInfo]:
+        """What was measured, by name."""
+        return {info["name"]: MetricInfo(**info) for info in self.config["metrics"]}
+
+
+def averages(value: np.ndarray, count: np.ndarray, worst_is_low: bool = True) -> dict[str, float]:
+    """The three averages of a per-client value: by samples, over clients, and over the tenth that fares worst.
+
+    >>> averages(np.array([50.0, 100.0]), np.array([30, 10]))
+    {'weighted': 62.5, 'mean': 75.0, 'worst_decile': 50.0}
+    """
+    value, count = value[count > 0], count[count > 0]  # a client too small to have a validation sample
+    order = np.sort(value) if worst_is_low else -np.sort(-value)
+    return {
+        "weighted": float(np.average(value, weights=count)),
+        "mean": float(np.mean(value)),
+        "worst_decile": float(np.mean(order[: max(1, len(value) // 10)])),
+    }
+
+
+def differences(old: Any, new: Any, where: str = "") -> list[str]:
+    """In what two nested settings differ, one text each.
+
+    >>> differences({"a": {"b": 1}}, {"a": {"b": 2}})
+    ['a.b: 1 then, 2 now']
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [
+            d for k in sorted({*old, *new}) for d in differences(old.get(k), new.get(k), f"{where}.{k}" if where else k)
+        ]
+    return [] if old == new else [f"{where}: {old!r} then, {new!r} now"]
+
+
+def plain(content: Any) -> Any:
+    """Settings as JSON would give them back (tuples are lists)."""
+    return json.loads(json.dumps(content))
+
+
+# -- older formats -----------------------------------------------------------------------------------------------------
+
+_TASK = ("name", "data", "partition", "model", "validation")
+_PROTOCOL = ("rounds", "aggregated", "batch", "participation", "selection", "weights", "eval_every", "pooled")
+RENAMED_COLUMNS = {"loss": "nll"}  # of format 1
+
+
+def upgrade(config: dict[str, Any], where: str) -> dict[str, Any]:
+    """A configuration of any format as one of the current format."""
+    number = config.get("format", 1)
+    if not isinstance(config.get("run"), dict) or not isinstance(config.get("environment"), dict):
+        raise FedpriorError(f"{where} does not describe a run of fedprior; use another folder")
+    if number == FORMAT:
+        return config
+    if number != 1:
+        raise FedpriorError(
+            f"{where} is of format {number}, which a newer fedprior wrote; this one reads 1 to {FORMAT}"
+        )
+    run = dict(config["run"])
+    try:
+        current: dict[str, Any] = {
+            "task": {**{key: run[key] for key in _TASK}, "new_clients": run.get("new_clients", 0.0)},
+            "protocol": {**{key: run[key] for key in _PROTOCOL}, "budget": run.get("budget")},
+            "variant": {
+                "name": run["method"],
+                "method": run["method"],
+                "settings": run["settings"],
+                "wrappers": {
+                    **({"beta": run["beta"]} if run["beta"] != 1 else {}),
+                    **({"fine_tune": run["fine_tune"]} if run["fine_tune"] else {}),
+                },
+                "protocol": {},
+            },
+            "seed": run["seed"],
+            "clients": run["clients"],
+            "fingerprint": run["fingerprint"],
+        }
+    except KeyError as error:
+        raise FedpriorError(f"{where} does not describe a run of fedprior: {error} is missing") from error
+    for key, new in (("newcomers", "newcomers"), ("swept", "numbers_as_data")):
+        if key in run:
+            current[new] = run[key]
+    metrics = [dataclasses.asdict(info) for info in (ACCURACY, NLL)]
+    kept = {key: value for key, value in config.items() if key not in ("run", "format")}
+    return {"format": FORMAT, "run": current, "metrics": metrics, **kept}
+
+
+def current_name(name: str) -> str:
+    """The name of an array in a checkpoint, from that of any format.
+
+    >>> current_name(".clients['theta'].tree.head.weight"), current_name(".server['net']['phi']['hidden'][0][1]")
+    ('clients.theta.tree.head.weight', 'server.net.phi.hidden.0.1')
+    """
+    parts = re.findall(r"\['([^']*)'\]|\[(?:<flat index )?(\d+)>?\]|\.?([^.\[\]]+)", name)
+    return ".".join(a or b or c for a, b, c in parts)

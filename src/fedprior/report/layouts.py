@@ -1,0 +1,271 @@
+"""Numbers laid out as tables: the runs of a task, several tasks, a comparison, a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from fedprior.analysis.compare import Comparison, Entry
+from fedprior.analysis.series import ROUNDS, metric_name
+from fedprior.analysis.summary import OverTasks, measured_columns, models_of, number_of
+from fedprior.errors import unknown
+from fedprior.records.schema import ACCURACY, AVERAGES, NEWCOMERS, MetricInfo
+from fedprior.report.tables import Line, Table
+from fedprior.report.words import (
+    direction,
+    format_interval,
+    format_number,
+    format_setting,
+    format_value,
+    in_unit,
+    metric_words,
+    work_text,
+)
+
+COST = ("gradients", "hvps", "forward", "down", "up", "state")  # in the CSV, per client and round
+
+
+# -- the runs of a task ------------------------------------------------------------------------------------------------
+
+HEAD = (
+    *("own test, weighted", "own test, mean", "own test, worst decile", "pooled test"),
+    *("gradients per client and round", "rounds", "seeds"),
+)
+SHORT_HEAD = ("weighted", "mean", "worst 10%", "pooled", "grads", "rounds", "n")  # for 80 columns
+
+
+def run_table(task: str, results: Mapping[str, Any], choice: str = "last", metric: str = "accuracy") -> Table:
+    """The table of a task's variants, from their summary; a metric with a value per class has a row for each class."""
+    if choice not in ROUNDS:
+        raise unknown("round", choice, ROUNDS)
+    columns = measured_columns(results, metric)
+    info = MetricInfo(metric, *_kind(next(iter(columns.values()))))
+    of_classes = metric not in columns
+    spent = _budgets(results)
+    body = _run_rows(results, choice, columns, of_classes)
+    left = ("method", "model", "class") if of_classes else ("method", "model")
+    head, short_head = ((*left, *(name for name in names if name != "rounds" or spent)) for names in (HEAD, SHORT_HEAD))
+    budgets = " or ".join(f"{gradients:,}" for gradients in spent)
+    budget = f", at {budgets} gradients for a client that trains every round" if spent else ""
+    title = f"{task}: test {metric_words(info)}{in_unit(info)}, {ROUNDS[choice]}{budget}"
+    notes = [*footnotes(body, grads=head.index("gradients per client and round")), *direction(info)]
+    how_to_read = [
+        "weighted (by samples), mean and worst 10% (of clients): on own test samples",
+        "pooled: on all",
+        "grads: gradients per client and round",
+        *notes,
+        "mean±standard deviation over n seeds",
+    ]
+    narrow = tuple((variant, model.replace("newcomer-", "new "), *line) for variant, model, *line in body)
+    return Table(
+        title="; ".join([title, "mean ± standard deviation over seeds", *notes]),
+        note="",
+        head=head,
+        body=body,
+        left=len(left),
+        terminal=Table(title, "; ".join(how_to_read), short_head, narrow, len(left)),
+        numbers=tuple(_run_numbers(task, results)),
+    )
+
+
+def _kind(info: MetricInfo) -> tuple[str, str, str]:
+    return info.unit, info.better, info.about
+
+
+def _budgets(results: Mapping[str, Any]) -> list[int]:
+    """The gradients that the variants could spend, where they were compared at equal cost."""
+    return sorted({about["budget"]["gradients"] for about in results.values() if about.get("budget")})
+
+
+def _run_rows(
+    results: Mapping[str, Any], choice: str, columns: Mapping[str, MetricInfo], of_classes: bool
+) -> tuple[Line, ...]:
+    body = []
+    for variant, about in results.items():
+        cost = about.get("cost")
+        grads = work_text(cost["gradients"], cost["hvps"]) if cost else "-"
+        rounds = (str(about.get("rounds", "-")),) if _budgets(results) else ()
+        for model in models_of(about):
+            for column, info in columns.items():
+                own = [number_of(about, column, model, "own", average, choice) for average in AVERAGES]
+                numbers = [*own, number_of(about, column, model, "pooled", "weighted", choice)]
+                label = (column[len(metric_name(column)) + 1 : -1],) if of_classes else ()
+                seeds = max(len(number["seeds"]) if number else 0 for number in own)
+                cells = (format_number(number, info) for number in numbers)
+                body.append((variant, model, *label, *cells, grads, *rounds, str(seeds)))
+    return tuple(body)
+
+
+def footnotes(body: Iterable[Line], grads: int) -> list[str]:
+    """Footnotes for the rows shown; ``grads`` is the column of what a round costs."""
+    rows = list(body)
+    notes = ["h: Hessian-vector products"] if any("h" in line[grads] for line in rows) else []
+    if {line[1] for line in rows} & set(NEWCOMERS):
+        notes.append("newcomer: clients held out of training, after they joined (global: the global model on theirs)")
+    return notes
+
+
+def _run_numbers(task: str, results: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Every number of every metric, one a line."""
+    yield (
+        *("task", "variant", "method", "metric", "model", "data", "average", "round", "mean", "std", "seeds"),
+        *(*COST, "rounds"),
+    )
+    for variant, about in results.items():
+        facts = [*((about.get("cost") or {}).get(name) for name in COST), about.get("rounds")]
+        for metric, by_model in about["metrics"].items():
+            for model, by_data in by_model.items():
+                for data, by_average in by_data.items():
+                    for average, by_choice in by_average.items():
+                        for choice, n in by_choice.items():
+                            if n is not None:
+                                where = (task, variant, about["method"], metric, model, data, average, choice)
+                                yield *where, n["mean"], n["std"], _listed(n["seeds"]), *facts
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    return " ".join(map(str, seeds))
+
+
+# -- several tasks -----------------------------------------------------------------------------------------------------
+
+AVERAGE_WORDS = {"weighted": "weighted by samples", "mean": "mean of clients", "worst_decile": "worst tenth of clients"}
+
+
+def task_table(over: OverTasks) -> Table:
+    """Variants in rows and tasks in columns, then the average and the standard deviation over tasks."""
+    info = over.metric
+    body = tuple(
+        (
+            *(row.variant, row.model, *(format_number(row.numbers[task], info) for task in over.tasks)),
+            *(format_value(row.average, info), format_value(row.std, info)),
+        )
+        for row in over.rows
+    )
+    data = "own test samples" if over.data == "own" else "pooled test samples"
+    title = f"test {metric_words(info)}{in_unit(info)} on {data}, {AVERAGE_WORDS[over.average]}, {ROUNDS[over.choice]}"
+    notes = [
+        "mean ± standard deviation over seeds",
+        "Avg and Std: average and standard deviation over tasks, where a row has all of them",
+        *direction(info),
+    ]
+    numbers: list[tuple[Any, ...]] = [
+        ("variant", "model", "metric", "data", "average", "round", "task", "mean", "std", "seeds")
+    ]
+    for row in over.rows:
+        where = (row.variant, row.model, info.name, over.data, over.average, over.choice)
+        numbers += [(*where, task, n["mean"], n["std"], _listed(n["seeds"])) for task, n in row.numbers.items() if n]
+        numbers += [(*where, "all tasks", row.average, row.std, None)] if row.average is not None else []
+    head = ("method", "model", *over.tasks, "Avg", "Std")
+    return Table(title, "; ".join(notes), head, body, numbers=tuple(numbers))
+
+
+# -- a comparison ------------------------------------------------------------------------------------------------------
+
+DIFFERENCES = (
+    *("method", "model", "difference, weighted", "difference, mean"),
+    *("wins", "ties", "losses", "best for (alone + shared)", "seeds"),
+)
+SHORT_DIFFERENCES = ("method", "model", "weighted", "mean", "win", "tie", "loss", "best for", "n")  # for 80 columns
+FAIRNESS = ("method", "model", "mean over clients", "standard deviation over clients", "worst decile", "seeds")
+SHORT_FAIRNESS = ("method", "model", "mean", "std", "worst 10%", "n")
+
+
+def comparison_tables(comparison: Comparison) -> tuple[Table, Table]:
+    """The differences from the reference with wins and losses, and how evenly the metric is spread over clients."""
+    info, at = comparison.metric, ROUNDS[comparison.round]
+    what = f"{comparison.task}: {metric_words(info)} on own test samples"
+    points, unit = ("," + in_unit(info, word) if info.unit else "" for word in ("points", "percent"))
+    differences = _two_widths(
+        f"{what} minus that of {comparison.reference}{points}, {at}",
+        [
+            "Weighted (by samples) and mean (of clients): over n paired seeds, ± 95 % confidence interval (Student's t "
+            "over seeds; n/a with one seed)",
+            f"wins, ties, losses: for how many of {len(comparison.clients)} clients, averaged over seeds",
+            "best for: clients for which no method is better, alone + shared with others",
+            *direction(info),
+        ],
+        (DIFFERENCES, SHORT_DIFFERENCES),
+        tuple(_difference_row(variant, entry, info) for variant, entry in comparison.variants.items()),
+        tuple(_comparison_numbers(comparison, _difference_numbers)),
+    )
+    fairness = _two_widths(
+        f"{what} over clients{unit}, {at}",
+        [
+            "Mean and standard deviation (std) over clients, mean of the worst tenth",
+            "± standard deviation over n seeds",
+            *direction(info),
+        ],
+        (FAIRNESS, SHORT_FAIRNESS),
+        tuple(
+            (variant, e.model, *(format_number(n, info) for n in e.fairness.values()), str(len(e.rounds)))
+            for variant, e in comparison.variants.items()
+        ),
+        tuple(_comparison_numbers(comparison, _fairness_numbers)),
+    )
+    return differences, fairness
+
+
+def _two_widths(
+    title: str, notes: list[str], heads: tuple[Line, Line], body: tuple[Line, ...], numbers: tuple[tuple[Any, ...], ...]
+) -> Table:
+    note = "; ".join(notes)
+    return Table(title, note, heads[0], body, terminal=Table(title, note, heads[1], body), numbers=numbers)
+
+
+def _difference_row(variant: str, entry: Entry, info: MetricInfo) -> Line:
+    best = "-" if entry.best is None else f"{entry.best.alone} + {entry.best.shared}"
+    if (d := entry.difference) is None:
+        return variant, entry.model, "reference", *["-"] * 4, best, str(len(entry.rounds))
+    means = (format_interval(interval, info) for interval in (d.weighted, d.mean))
+    return variant, entry.model, *means, *map(str, (d.wins, d.ties, d.losses)), best, str(len(d.seeds))
+
+
+def _comparison_numbers(
+    comparison: Comparison, numbers_of: Callable[[Entry, Comparison], Iterator[tuple[Any, ...]]]
+) -> Iterator[tuple[Any, ...]]:
+    yield (
+        *("task", "variant", "method", "metric", "model", "against", "against_model", "data", "round"),
+        *("quantity", "value", "low", "high", "std", "seeds"),
+    )
+    against = (comparison.against, comparison.variants[comparison.against].model)
+    for variant, entry in comparison.variants.items():
+        what = (comparison.task, variant, entry.method, comparison.metric.name, entry.model, *against)
+        for numbers in numbers_of(entry, comparison):
+            yield *what, comparison.data, comparison.round, *numbers
+
+
+def _difference_numbers(entry: Entry, comparison: Comparison) -> Iterator[tuple[Any, ...]]:
+    """Quantity, value, low, high, std, seeds."""
+    if (d := entry.difference) is not None:
+        seeds = _listed(d.seeds)
+        for name, i in (("weighted", d.weighted), ("mean", d.mean)):
+            yield f"difference_{name}", i.mean, i.low, i.high, None, seeds
+        for name in ("wins", "ties", "losses"):
+            yield name, getattr(d, name), None, None, None, seeds
+    if entry.best is not None:
+        for name in ("alone", "shared"):
+            yield f"best_{name}", getattr(entry.best, name), None, None, None, _listed(comparison.best_seeds)
+
+
+def _fairness_numbers(entry: Entry, comparison: Comparison) -> Iterator[tuple[Any, ...]]:
+    """Quantity, value, low, high, std, seeds."""
+    for name, n in entry.fairness.items():
+        yield name, n["mean"], None, None, n["std"], _listed(n["seeds"])
+
+
+# -- a sweep -----------------------------------------------------------------------------------------------------------
+
+
+def sweep_table(sweep: Mapping[str, Any], info: MetricInfo = ACCURACY, title: str = "") -> Table:
+    """All settings of a method that a sweep tried (as of ``choice.summarize_sweep``), the chosen one marked."""
+    body = []
+    for cell in sweep["cells"]:
+        row = [format_setting(value) for value in cell["setting"].values()]
+        if (number := cell["validation"]) is None:
+            body.append((*row, "diverged", "", cell["diverged"]))
+        else:
+            mark = "chosen" if cell["setting"] == sweep["chosen"] else ""
+            body.append((*row, format_number(number, info), str(len(number["seeds"])), mark))
+    head = (*sweep["cells"][0]["setting"], "validation", "seeds", "")
+    return Table(title, "", head, tuple(body), left=0, remarks=1)

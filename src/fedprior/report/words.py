@@ -1,0 +1,83 @@
+"""How numbers, settings and the names of metrics are written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fedprior.analysis.compare import Interval
+from fedprior.analysis.summary import Number
+from fedprior.records.schema import ACCURACY, MetricInfo
+
+
+def format_number(number: Number | None, info: MetricInfo = ACCURACY) -> str:
+    """A number over seeds as text.
+
+    >>> format_number({"mean": 93.604, "std": 0.262, "seeds": [0, 1]}), format_number(None)
+    ('93.60 ± 0.26', '-')
+    """
+    if number is None:
+        return "-"
+    return format_value(number["mean"], info) + (
+        "" if number["std"] is None else f" ± {format_value(number['std'], info)}"
+    )
+
+
+def format_value(value: float | None, info: MetricInfo, sign: str = "") -> str:
+    """A value as text: percentages with two digits after the point, other numbers, which are smaller, with three."""
+    return "-" if value is None else f"{value:{sign}.{2 if info.unit == '%' else 3}f}"
+
+
+def format_setting(value: Any) -> str:
+    """The value of a setting as text.
+
+    >>> format_setting(15.0), format_setting(0.1), format_setting(True), format_setting("w")
+    ('15', '0.1', 'true', 'w')
+    """
+    if isinstance(value, float):
+        return short if float(short := f"{value:g}") == value else repr(value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def work_text(gradients: int, hvps: int = 0) -> str:
+    """Gradients, and Hessian-vector products where there are any.
+
+    >>> work_text(20), work_text(120, 20)
+    ('20', '120+20h')
+    """
+    return f"{gradients}+{hvps}h" if hvps else str(gradients)
+
+
+def metric_words(info: MetricInfo) -> str:
+    """A metric's name in a sentence."""
+    return info.name.replace("_", " ")
+
+
+def in_unit(info: MetricInfo, percent: str = "percent") -> str:
+    """The unit at the end of a phrase, if there is one."""
+    return f" in {percent if info.unit == '%' else info.unit}" if info.unit else ""
+
+
+def format_interval(interval: Interval, info: MetricInfo = ACCURACY) -> str:
+    """A mean difference and half the width of its interval.
+
+    >>> format_interval(Interval(2.0, -0.48, 4.48)), format_interval(Interval(2.0, None, None))
+    ('+2.00 ± 2.48', '+2.00 ± n/a')
+    """
+    half = "n/a" if interval.half is None else format_value(interval.half, info)
+    return f"{format_value(interval.mean, info, '+')} ± {half}"
+
+
+def direction(info: MetricInfo) -> list[str]:
+    """A note where a smaller value is the better one."""
+    return [] if info.higher_is_better else [f"{metric_words(info)}: lower is better"]
+
+
+def chosen_by(info: MetricInfo = ACCURACY) -> str:
+    """What a sweep chooses a setting by.
+
+    >>> chosen_by()
+    'accuracy in percent of the personal models on own validation samples, weighted, last round, mean over seeds'
+    """
+    what = "of the personal models on own validation samples, weighted, last round, mean over seeds"
+    return f"{metric_words(info)}{in_unit(info)} {what}"

@@ -1,0 +1,1 @@
+"""The paper's theorems, tables and figures, reproduced on this library."""

@@ -1,0 +1,1 @@
+"""Tasks, variants and seeds: planned, run, resumed, extended, tabulated and drawn."""

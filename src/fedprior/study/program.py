@@ -1,0 +1,169 @@
+"""One variant compiled on one task. Some of its numbers may be data, so that one program serves many settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fedprior import methods
+from fedprior.core.method import Algorithm, Method, at_values
+from fedprior.core.vectors import Tree
+from fedprior.data.federation import Samples
+from fedprior.engine.cost import Cost, measure, rounds_within
+from fedprior.engine.engine import Engine
+from fedprior.engine.evaluate import Evaluator
+from fedprior.engine.metrics import measured
+from fedprior.engine.round import State, client_model, client_round, keys_for, message, server_round
+from fedprior.errors import FedpriorError, unknown
+from fedprior.study.settings import Protocol, change_protocol
+from fedprior.study.task import Task
+from fedprior.study.variant import Variant
+from fedprior.wrappers import WRAPPERS, wrap
+
+
+def method_for(task: Task, variant: Variant) -> Method:
+    """The variant's method, with the task's hyper-parameters where it has them and the variant's own above those.
+
+    What a name stands for (mh: mean = mh) is not for the task to change, only for the variant.
+    """
+    if not isinstance(variant.method, str):
+        return variant.method
+    known = methods.all_keys()
+    for key in task.defaults:
+        if key not in known:
+            raise unknown(f"key in [method] of task '{task.name}'", key, known)
+    has, preset = methods.keys(variant.method), methods.METHODS.find(variant.method).preset
+    shared = {key: value for key, value in task.defaults.items() if key in has and key not in preset}
+    return methods.make(variant.method, **{**shared, **variant.settings})
+
+
+def has_global_model(task: Task, method: Method) -> bool:
+    """Whether a method keeps one model for all."""
+
+    def model(key: jax.Array) -> Any:
+        w0 = task.problem.init(key)
+        return method.global_model(method.server(task.problem, w0, task.federation.n_clients, key))
+
+    return jax.eval_shape(model, jax.random.key(0)) is not None
+
+
+class Program:
+    """One variant compiled on one task, on first use; ``data`` names the numbers of its method that are data.
+
+    ``only_validation``: whether the test is left alone, as in a sweep.
+    """
+
+    def __init__(self, task: Task, variant: Variant, *, data: tuple[str, ...] = (), only_validation: bool = False):
+        self.task, self.variant, self.data, self.only_validation = task, variant, data, only_validation
+
+    @cached_property
+    def method(self) -> Method:
+        """The method with all its settings."""
+        return method_for(self.task, self.variant)
+
+    @cached_property
+    def protocol(self) -> Protocol:
+        """The task's protocol with the variant's changes."""
+        return change_protocol(self.task.protocol, self.variant.protocol, f"'{self.variant.name}'")
+
+    def algorithm_at(self, values: Mapping[str, Any]) -> Algorithm:
+        """The method's functions, with wrappers around them, at values of the numbers that are data."""
+        method = at_values(self.method, dict(values))
+        return wrap(method.algorithm(), self.variant.wrappers, method)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine that runs it."""
+        p = self.protocol
+        return Engine(
+            self.task.problem,
+            self.algorithm_at({}),
+            self.task.federation,
+            batch_size=p.batch,
+            aggregated=p.aggregated,
+            participation=p.participation,
+            selection=self.task.select or p.selection,
+            weights=p.weights,
+            clients_per_vmap=p.clients_per_vmap,
+            at=self.algorithm_at if self.data else None,
+        )
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What a client's round takes, counted."""
+        return measure(self.method.algorithm(), self.task.problem, self.task.federation)
+
+    @cached_property
+    def rounds(self) -> int:
+        """How many rounds a run has."""
+        budget = self.protocol.budget
+        return rounds_within(budget.gradients, self.cost, self.variant.name) if budget else self.protocol.rounds
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Scores on the test."""
+        return Evaluator(self.engine, newcomers=self.task.newcomers, metrics=self.protocol.metrics)
+
+    @cached_property
+    def validator(self) -> Evaluator | None:
+        """Scores on the validation samples, where there are any."""
+        if self.task.federation.validation is None:
+            return None
+        return Evaluator(self.engine, "validation", metrics=self.protocol.metrics)
+
+    def check(self) -> None:
+        """Refuse what makes no sense, before anything is compiled or written."""
+        name = type(self.method).__name__
+        for key in self.variant.wrappers:
+            if WRAPPERS.find(key).needs_global_model and not has_global_model(self.task, self.method):
+                raise FedpriorError(f"{key} acts on a global model, and {name} has none; leave {key} out")
+        modes, mode = self.method.participation, self.protocol.participation
+        if mode is not None and mode not in modes:
+            valid = " or ".join(modes)
+            raise FedpriorError(f"participation '{mode}' makes no sense for {name}; valid: {valid}")
+        measured(self.protocol.metrics)
+        assert self.rounds  # refuses a budget that is less than one round
+        self.engine.check()
+
+    def values(self, method: Method) -> dict[str, jax.Array]:
+        """The numbers that are data, as another method of the same class has them."""
+        return {name: jnp.asarray(getattr(method, name), float) for name in self.data}
+
+
+def traceable(task: Task, variant: Variant) -> tuple[str, ...]:
+    """The numbers among a method's fields that a program can take as data, since no Python code asks for their value."""
+    method = method_for(task, variant)
+    numbers = tuple(name for name, value in vars(method).items() if isinstance(value, float))
+    if _traces(task, variant, numbers):
+        return numbers
+    single = tuple(name for name in numbers if _traces(task, variant, (name,)))
+    return single if _traces(task, variant, single) else ()
+
+
+def _traces(task: Task, variant: Variant, names: tuple[str, ...]) -> bool:
+    """Whether a round and the personal model can be built without knowing the values of the named fields."""
+    program = Program(task, variant, data=names)
+    p, n = program.protocol, task.federation.n_clients
+
+    def rehearse(values: Tree, train: Samples, key: jax.Array) -> Any:
+        i, w0, a = jnp.int32(0), task.problem.init(key), program.algorithm_at(values)
+        state = State(i, jax.random.key_data(key), a.server(task.problem, w0, n, key), (), (), values)
+        down = message(a, a.outbox(state.server), state.seed, i, i)
+        keys = keys_for(state.seed, i, i)
+        client, _, up, _ = client_round(task.problem, a, train, i, p.batch, a.client(w0, key), i, down, keys)
+        ids = jnp.arange(p.aggregated or n)
+        ups = jax.tree.map(lambda x: jnp.stack([x] * len(ids)), up)
+        server = server_round(a, state, ups, ids, jnp.asarray(train.size)[ids], p.weights)
+        down = message(a, a.outbox(server), state.seed, i, i)
+        return client_model(task.problem, a, train, i, p.batch, client, down, key)
+
+    values = {name: jnp.zeros(()) for name in names}
+    try:
+        jax.eval_shape(rehearse, values, Samples(*task.federation.train), jax.random.key(0))
+    except TypeError:  # JAX's errors about values that are not known yet, and about types that they do not fit
+        return False
+    return True

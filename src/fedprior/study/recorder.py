@@ -1,0 +1,129 @@
+"""Running a trial with its records: begin or resume, watch each round, and leave a run that can go on."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fedprior.engine.round import State
+from fedprior.errors import FedpriorError
+from fedprior.records.runs import MemoryRun, Run, RunFolder, column_names
+from fedprior.records.schema import Row, Status
+from fedprior.study.results import Result
+from fedprior.study.trial import Diverged, Progress, Round, Trial, Watch
+
+CHECKPOINT_SECONDS = 30.0
+
+
+class Recorder:
+    """Watches the rounds of a trial and records them; a state is kept now and then, and at the end."""
+
+    def __init__(self, trial: Trial, run: Run, checkpoint_seconds: float = CHECKPOINT_SECONDS):
+        self.trial, self.run, self.checkpoint_seconds = trial, run, checkpoint_seconds
+        self._saved = time.monotonic()
+
+    def watch(self, done: Round, keep: bool) -> list[Row]:
+        """Record a round; ``keep``: whether its state must be kept now. Returns the averages over clients."""
+        t, scores = done.number, done.scores or {}
+        rows = self.trial.rows(t, scores)
+        self.run.append(rows, self.trial.client_rows(t, scores), self.trial.times(done))
+        if keep or time.monotonic() - self._saved >= self.checkpoint_seconds:
+            self.run.save(self.trial.program.engine.placement.to_host(done.state), t)
+            self._saved = time.monotonic()
+        return rows
+
+
+def run_trial(
+    trial: Trial,
+    folder: Path | None = None,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    watch: Watch = lambda progress: None,
+    should_stop: Callable[[], bool] = lambda: False,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Result:
+    """Run to the last round (or until ``should_stop`` says so after a round), recording into ``folder`` if given.
+
+    ``resume`` goes on from the folder's newest checkpoint if there is one; ``overwrite`` replaces a run that is there.
+    """
+    rounds, warnings = trial.program.rounds, list[str]()
+    state, run = trial.init(), MemoryRun() if folder is None else RunFolder(folder)
+    if isinstance(run, RunFolder) and run.exists:
+        check_vacant(run, resume, overwrite)
+    if isinstance(run, RunFolder) and run.exists and resume:
+        state, warnings = resume_run(trial, run, state)
+    else:
+        run.begin(trial.config())
+    result = Result(trial, state, run, warnings=warnings)
+    accuracy = last_accuracy(run.record().rows) if isinstance(run, RunFolder) else None
+    watch(Progress(int(state.round), rounds, accuracy, 0.0))
+    recorder, trained = Recorder(trial, run, checkpoint_seconds), 0.0
+    try:
+        for done in trial.rounds(state):
+            stopping = done.number < rounds and should_stop()
+            rows = recorder.watch(done, keep=stopping or done.number == rounds)
+            result.state = done.state
+            result.scores |= {(done.number, *where): score for where, score in (done.scores or {}).items()}
+            trained, accuracy = trained + done.train_seconds, last_accuracy(rows, accuracy)
+            watch(Progress(done.number, rounds, accuracy, trained))
+            if stopping:
+                break
+    except Diverged as error:
+        run.set_status(Status.DIVERGED, error.round)
+        raise
+    finished = int(result.state.round) >= rounds
+    run.set_status(Status.FINISHED if finished else Status.STOPPED, int(result.state.round))
+    return result
+
+
+def check_vacant(run: RunFolder, resume: bool, overwrite: bool) -> None:
+    """Refuse to touch a run that is there, unless it is known what is meant."""
+    if not (resume or overwrite):
+        raise FedpriorError(f"{run.path} already holds a run; --resume goes on with it, --overwrite replaces it")
+
+
+def last_accuracy(rows: Sequence[Row], before: float | None = None) -> float | None:
+    """The accuracy of the personal models (weighted, own test) at the last evaluation among the rows, or ``before``."""
+    wanted = ("personal", "own", "weighted")
+    return next((row.values["accuracy"] for row in reversed(rows) if row[1:4] == wanted), before)
+
+
+def resume_run(trial: Trial, run: RunFolder, start: State) -> tuple[State, list[str]]:
+    """Where the run in the folder goes on (it may be made longer), and what to warn about."""
+    config = trial.config()
+    warnings = [f"resuming with another {text}" for text in run.check_same(config)]
+    engine = trial.program.engine
+    host, damaged = run.restore(engine.host_template(trial.values or ()))
+    state = start if host is None else engine.placement.from_host(host)
+    at, rounds, before = int(state.round), trial.program.rounds, run.config["run"]["protocol"]["rounds"]
+    if run.status == (Status.FINISHED, rounds) and at == rounds == before:
+        _check_complete(trial, run, at)
+        return state, warnings
+    if rounds != before and at >= rounds:
+        raise FedpriorError(
+            f"{run.path} is at round {at} of {before} already and cannot end at rounds = {rounds}; "
+            f"give more rounds than {at}, or start anew with --overwrite"
+        )
+    # Rows that a run of this length would not have go: a shorter one's last round may be no evaluation of this one.
+    run.rewind(at, column_names(config), trial.is_wanted)
+    _check_complete(trial, run, at)
+    run.update(config)
+    if at < rounds:
+        run.set_status(Status.RUNNING, at)
+    return state, warnings + [f"checkpoint {name} is damaged; going on from round {at}" for name in damaged]
+
+
+def _check_complete(trial: Trial, run: RunFolder, at: int) -> None:
+    """Refuse tables in which a round lacks rows that other rounds have, since lines that are damaged were left out."""
+    for table in ("metrics.csv", "clients.csv"):
+        there = Counter((row.round, row.model, row.data) for row in run.rows(table))
+        usual: dict[tuple[str, str], int] = {}
+        for (_, *kind), number in there.items():
+            usual[kind[0], kind[1]] = max(number, usual.get((kind[0], kind[1]), 1))
+        for t in (t for t in range(1, at + 1) if trial.is_due(t)):
+            lacks = any(trial.is_wanted(t, *kind) and there[t, *kind] < number for kind, number in usual.items())
+            if lacks or not usual:
+                raise FedpriorError(f"{run.path / table} has lost rows of round {t}; start anew with --overwrite")

@@ -1,0 +1,188 @@
+"""What came of runs: one run's models and numbers, and the tables and pictures of many."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedprior.analysis import grouping, summary
+from fedprior.errors import FedpriorError, unknown
+from fedprior.records.runs import Run
+from fedprior.records.schema import RunRecord, Status
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from fedprior.analysis.compare import Comparison
+    from fedprior.engine.round import State
+    from fedprior.engine.score import Score
+    from fedprior.report.tables import Table
+    from fedprior.study.trial import Trial
+
+Warn = Callable[[str], None]
+
+
+def _silent(text: str) -> None:
+    pass
+
+
+@dataclass
+class Result:
+    """One run: its numbers, every client's own values, and the models."""
+
+    trial: Trial
+    state: State
+    run: Run
+    scores: dict[tuple[int, str, str], Score] = field(default_factory=dict)  # (round, model, data) -> per client
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The row that the run belongs to."""
+        return self.trial.program.variant.name
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return self.trial.seed
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last round is done."""
+        return self.record.status == Status.FINISHED
+
+    @functools.cached_property
+    def record(self) -> RunRecord:
+        """What was recorded."""
+        return self.run.record()
+
+    def value(
+        self, metric: str = "accuracy", model: str = "personal", data: str = "own", average: str = "weighted"
+    ) -> float:
+        """A metric at the last evaluated round."""
+        rows = [row for row in self.record.rows if row[1:4] == (model, data, average)]
+        if not rows:
+            raise FedpriorError(f"{self.name} has no '{model}' model evaluated on '{data}' ({average})")
+        if metric not in rows[-1].values:
+            raise unknown("metric", metric, rows[-1].values)
+        return rows[-1].values[metric]
+
+    def accuracy(self, model: str = "personal", data: str = "own", average: str = "weighted") -> float:
+        """Test accuracy in percent at the last evaluated round."""
+        return self.value("accuracy", model, data, average)
+
+    def global_model(self) -> Any:
+        """The global model as an Equinox module, or None where the method has none."""
+        import jax
+
+        engine = self.trial.program.engine
+        w = engine.algorithm_at(self.state.values).global_model(jax.device_get(self.state.server))
+        return None if w is None else self.trial.program.task.problem.model(w)
+
+    def personal_model(self, client: int | str) -> tuple[np.ndarray, list[Any]]:
+        """One client's personal model as mixture weights [M] and M Equinox modules (M = 1 for most methods)."""
+        import numpy as np
+
+        from fedprior.core.vectors import row
+
+        program = self.trial.program
+        ids, newcomers = program.task.federation.ids, program.task.newcomers
+        if newcomers is not None and client in newcomers.ids:
+            raise FedpriorError(f"client {client} was held out of training and has no lasting model")
+        if client not in ids:
+            raise FedpriorError(f"client {client} does not exist; valid: {ids[0]} to {ids[-1]}")
+        weights, models = program.evaluator.personal_model(self.state, ids.index(client))
+        problem = program.task.problem
+        return np.asarray(weights), [problem.model(row(models, m)) for m in range(len(weights))]
+
+    def __repr__(self) -> str:
+        return f"Result({self.name!r}, seed {self.seed}: {self.record.status.value}, round {self.record.round})"
+
+
+@dataclass
+class Results:
+    """The runs of a study, or those read from folders: tables, curves and comparisons."""
+
+    records: list[RunRecord]
+    runs: list[Result] = field(default_factory=list)  # those of this process, with their models
+    diverged: list[str] = field(default_factory=list)
+    order: tuple[str, ...] = ()  # of methods; empty: rows stand in the order of the records
+
+    @staticmethod
+    def read(*folders: Path | str) -> Results:
+        """The runs at or below some folders."""
+        return Results(grouping.read(folders), order=_order())
+
+    def groups(self, warn: Warn = _silent) -> dict[str, dict[str, dict[int, RunRecord]]]:
+        """task -> row -> seed -> run, in the order of the rows; diverged runs are left out."""
+        return grouping.group(self.records, order=self.order, warn=warn)
+
+    def summary(self, warn: Warn = _silent) -> dict[str, Any]:
+        """All numbers as plain data: task -> row -> ..."""
+        return {task: summary.summarize(rows) for task, rows in self.groups(warn).items()}
+
+    def table(self, round: str = "last", metric: str = "accuracy") -> Table:
+        """The table of one task, or, of several tasks, that of rows against tasks with their average."""
+        from fedprior.report import layouts
+
+        summaries = self.summary()
+        if len(summaries) != 1:
+            return self.task_table(round, metric)
+        ((task, rows),) = summaries.items()
+        return layouts.run_table(task, rows, round, metric)
+
+    def task_table(self, round: str = "last", metric: str = "accuracy") -> Table:
+        """Rows against tasks, with the average and the standard deviation over tasks."""
+        from fedprior.report import layouts
+
+        return layouts.task_table(summary.over_tasks(self.summary(), choice=round, metric=metric))
+
+    def curves(self, metric: str = "accuracy", task: str | None = None, path: Path | None = None) -> Figure | None:
+        """The learning curves of a task (the first, if none is named), drawn or saved."""
+        from fedprior.report import figures
+
+        groups = self.groups()
+        if not groups:
+            raise FedpriorError("there are no runs to draw")
+        name = next(iter(groups)) if task is None else task
+        if name not in groups:
+            raise unknown("task", name, groups)
+        return figures.learning_curves(name, groups[name], metric=metric, path=path)
+
+    def compare(self, **options: Any) -> Comparison:
+        """The rows of one task compared client by client; see `analysis.compare.compare`."""
+        from fedprior.analysis.compare import compare
+
+        return compare(self.records, order=self.order, **options)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, name: str) -> list[Result]:
+        """The runs of a row that were made in this process, by seed."""
+        found = [run for run in self.runs if run.name == name]
+        if not found:
+            raise unknown("row", name, {run.name for run in self.runs})
+        return found
+
+    def _repr_html_(self) -> str:
+        from fedprior.report.tables import render
+
+        groups: Iterable[str] = self.groups()
+        return render(self.table(), "html") if groups else "<p>no runs</p>"
+
+    def __repr__(self) -> str:
+        return f"Results({len(self.records)} runs)"
+
+
+def _order() -> tuple[str, ...]:
+    from fedprior.methods import METHODS
+
+    return tuple(METHODS)

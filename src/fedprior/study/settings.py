@@ -1,0 +1,245 @@
+"""Validated settings: what is to be learnt (a task), how (the protocol), and the files that say so. Imports no JAX.
+
+A task file is flat: keys of the task and of the protocol stand side by side, ``[method]`` holds hyper-parameters for every
+method that has them, and ``[why]`` says where each value comes from.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+
+from fedprior import models
+from fedprior.data import partitions
+from fedprior.errors import FedpriorError, one_line, unknown
+
+ALIASES = {"lambda": "lam"}  # a Python field cannot be called lambda
+RENAMED = {"chunk": "clients_per_vmap"}  # old keys, refused with the new name
+
+
+class Strict(pydantic.BaseModel):
+    """Settings of which unknown keys and wrong types are errors."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class DataSettings(Strict):
+    """Which data, and how pixels become numbers (None: the source's own default)."""
+
+    source: str
+    normalize: str | None = None
+
+
+class TaskSettings(Strict):
+    """What is to be learnt."""
+
+    name: str = pydantic.Field(pattern=r"^[^/\\.][^/\\]*$")  # it names a folder
+    about: str = ""
+    data: DataSettings
+    partition: dict[str, Any]
+    model: dict[str, Any]
+    validation: float = pydantic.Field(0.0, ge=0, lt=1)  # part of each client's training samples
+    new_clients: float = pydantic.Field(0.0, ge=0, lt=1)  # part of the clients, who join only after training
+
+
+class Budget(Strict):
+    """What each method may spend, in place of a number of rounds that is the same for all."""
+
+    gradients: int = pydantic.Field(ge=1)  # of each client that trains in every round; see `cost.rounds_within`
+
+
+class Protocol(Strict):
+    """How it is learnt and looked at. A variant may change any of it for its own row."""
+
+    rounds: int = pydantic.Field(200, ge=1)  # T
+    budget: Budget | None = None  # sets every method's own number of rounds, in place of ``rounds``
+    aggregated: int | None = pydantic.Field(None, ge=1)  # S; None: all clients
+    batch: int = pydantic.Field(20, ge=1)
+    participation: Literal["all", "sampled"] | None = None  # None: the method's own default
+    selection: str = "uniform"
+    weights: Literal["samples", "uniform"] = "samples"
+    eval_every: int = pydantic.Field(1, ge=1)  # rounds between evaluations
+    pooled: Literal["last", "every", "never"] = "last"  # when personal models see the pooled test
+    metrics: list[str] | None = None  # besides accuracy and nll; None: every one that is no value per class
+    clients_per_vmap: int = pydantic.Field(1, ge=1)  # 1 on CPUs, more on accelerators
+
+
+PARTS = {"data": DataSettings.model_fields, "budget": Budget.model_fields}  # settings that have settings
+NOT_RECORDED = {"metrics", "clients_per_vmap"}  # of the protocol: what a run's states do not depend on
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """What a task's file says."""
+
+    task: TaskSettings
+    protocol: Protocol
+    method: dict[str, Any] = field(default_factory=dict)  # hyper-parameters for every method that has them
+    why: dict[str, str] = field(default_factory=dict)  # where each value comes from
+
+    def plain(self) -> dict[str, Any]:
+        """The file's content as plain data, from which another process reads the same task."""
+        parts = (self.task.model_dump(exclude_unset=True), self.protocol.model_dump(exclude_unset=True))
+        return {**parts[0], **parts[1], "method": self.method, "why": self.why}
+
+
+def parse(content: Mapping[str, Any], what: str) -> TaskFile:
+    """Validate what a task file says, down to the partition's and the model's own settings."""
+    given = {**content}
+    method, why = given.pop("method", {}), given.pop("why", {})
+    for name, table in (("method", method), ("why", why)):
+        if not isinstance(table, dict):
+            raise FedpriorError(f"{what}: '{name}' must be a table of settings (given: {table!r})")
+    valid = [*TaskSettings.model_fields, *Protocol.model_fields, "method", "why"]
+    for key in given:
+        if key in RENAMED:
+            raise FedpriorError(f"{what}: '{key}' is now called '{RENAMED[key]}'")
+        if key not in valid:
+            raise unknown(f"key in {what}", key, valid)
+    try:
+        task = TaskSettings.model_validate({k: v for k, v in given.items() if k in TaskSettings.model_fields})
+        protocol = Protocol.model_validate({k: v for k, v in given.items() if k in Protocol.model_fields})
+    except pydantic.ValidationError as error:
+        raise one_line(error, what, valid, PARTS) from None
+    partitions.check_options(task.partition, f"task '{task.name}'")
+    _check_model(task)
+    shared = {ALIASES.get(key, key): value for key, value in method.items()}
+    return TaskFile(task, protocol, shared, {key: str(value) for key, value in why.items()})
+
+
+def _check_model(task: TaskSettings) -> None:
+    options = dict(task.model)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise FedpriorError(f"task '{task.name}': model.name is missing; valid: {', '.join(models.MODELS)}")
+    if task.data.source == "arrays":
+        return  # a model of the user's own
+    if name not in models.MODELS:
+        raise unknown("model", name, models.MODELS)
+    if options:  # only now, since it imports JAX
+        models.check_options(name, options)
+
+
+def change_protocol(protocol: Protocol, changes: Mapping[str, Any], what: str) -> Protocol:
+    """The protocol with some settings changed, validated."""
+    if not changes:
+        return protocol
+    content = protocol.model_dump(exclude_unset=True)
+    for key, value in changes.items():
+        content = assign(content, key, value)
+    if "rounds" in changes and content.get("budget") is not None:
+        raise FedpriorError(f"{what}: rounds and budget both say how long to run; choose one of them")
+    try:
+        return Protocol.model_validate(content)
+    except pydantic.ValidationError as error:
+        raise one_line(error, what, Protocol.model_fields, PARTS) from None
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def task_names() -> list[str]:
+    """The tasks that ship with fedprior."""
+    files = resources.files("fedprior.study.tasks").iterdir()
+    return sorted(p.name.removesuffix(".toml") for p in files if p.name.endswith(".toml"))
+
+
+def read_task(name: str) -> dict[str, Any]:
+    """The content of a shipped task by name, or of a TOML file by path."""
+    if name in task_names():
+        text = (resources.files("fedprior.study.tasks") / f"{name}.toml").read_text(encoding="utf-8")
+        return {"name": name, **tomllib.loads(text)}
+    if name.endswith(".toml"):
+        return {"name": Path(name).stem, **read_toml(Path(name), "task")}
+    raise unknown("task", name, [*task_names(), "<a file ending in .toml>"])
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The content of a TOML file, or what is wrong with it."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FedpriorError(f"cannot read {what} file {path}: {getattr(error, 'strerror', error)}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise FedpriorError(f"{what} {path} is not valid TOML: {error}") from error
+
+
+# -- settings as text --------------------------------------------------------------------------------------------------
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Read ``key=value``; the value is a TOML value, or else a plain string.
+
+    >>> parse_assignment("lambda=15"), parse_assignment("partition.labels=released")
+    (('lam', 15), ('partition.labels', 'released'))
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise FedpriorError(f"'{text}' is not of the form key=value")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    return current_key(key), parsed
+
+
+def current_key(key: str) -> str:
+    """A key as it is called in this version; an old one is refused with its new name."""
+    if key in RENAMED:
+        raise FedpriorError(f"'{key}' is now called '{RENAMED[key]}'")
+    return ALIASES.get(key, key)
+
+
+def format_value(value: Any) -> str:
+    """A value as ``parse_assignment`` reads it.
+
+    >>> format_value(15.0), format_value(0.1), format_value(True), format_value("w"), format_value("15")
+    ('15', '0.1', 'true', 'w', '"15"')
+    """
+    if isinstance(value, str):
+        return value if parse_assignment(f"key={value}")[1] == value else json.dumps(value)
+    if isinstance(value, float):
+        return short if float(short := f"{value:g}") == value else repr(value)
+    return json.dumps(value)
+
+
+def assign(content: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A copy of nested settings with the value at ``partition.clients``, say, replaced."""
+    first, _, rest = key.partition(".")
+    if not rest:
+        return {**content, first: value}
+    inner = content.get(first) or {}
+    if not isinstance(inner, dict):
+        raise FedpriorError(f"'{key}': '{first}' is a single value and has no parts")
+    return {**content, first: assign(inner, rest, value)}
+
+
+def is_task_key(key: str) -> bool:
+    """Whether a key, such as ``rounds`` or ``partition.clients``, belongs to the task or the protocol."""
+    first = key.partition(".")[0]
+    return first in TaskSettings.model_fields or first in Protocol.model_fields
+
+
+def read(task: str | Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> TaskFile:
+    """A task by name, path or content, with settings of the task and the protocol changed."""
+    content = read_task(task) if isinstance(task, str) else dict(task)
+    what = f"task '{content.get('name', '?')}'"
+    changes = changes or {}
+    if "rounds" in changes and any(key.partition(".")[0] == "budget" for key in changes):
+        raise FedpriorError(f"{what}: rounds and budget both say how long to run; choose one of them")
+    for key, value in changes.items():
+        content = assign(content, key, value)
+    return parse(content, what)
+
+
+def settable(more: Iterable[str] = ()) -> list[str]:
+    """The keys that ``--set`` takes, to be listed in an error."""
+    return sorted({*TaskSettings.model_fields, *Protocol.model_fields, *more} - {"about"})

@@ -1,0 +1,283 @@
+"""A study: variants x tasks x seeds, planned, run, resumed and extended. The only orchestrator of runs.
+
+fp.Study(task, {"mh": {}, "mh+AM": {"method": "mh", "beta": 2}, "mh S=50": {"method": "mh", "aggregated": 50}}, seeds=5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedprior import methods
+from fedprior.core.hyper import hypers, without_effect
+from fedprior.core.method import Method
+from fedprior.errors import FedpriorError, unknown
+from fedprior.records.runs import RunFolder
+from fedprior.study.cells import Cell, Plan, job_of, planned
+from fedprior.study.program import Program, has_global_model
+from fedprior.study.recorder import CHECKPOINT_SECONDS, check_vacant, run_trial
+from fedprior.study.results import Result, Results, Warn
+from fedprior.study.settings import TaskSettings, current_key, is_task_key, settable
+from fedprior.study.task import Task
+from fedprior.study.task import task as open_by_name
+from fedprior.study.trial import Diverged, Progress, Trial
+from fedprior.study.variant import Variant, check_names
+from fedprior.study.workers import run_jobs
+from fedprior.wrappers import WRAPPERS, checked
+
+Variants = Mapping[str, Mapping[str, Any]] | Iterable[str | Variant | Method]
+Watch = Callable[[Cell, Progress | None], None]  # None: the cell diverged
+
+
+def _silent(*_: Any) -> None:
+    pass
+
+
+class Study:
+    """Variants x tasks x seeds.
+
+    ``variants``: names (``"mh"``, ``"mh:beta=2"``), or a dictionary from each row's name to what it changes, with the key
+    "method" where that is not the row's name. ``seeds``: how many, or which. ``local``: whether the Local-only row is added
+    where it is missing. ``optional``: rows that are left out where the model does not allow them. ``settings`` are changed
+    for all rows: of the protocol (``rounds=50``), of wrappers (``beta=2``) where there is a global model, and
+    hyper-parameters of every method that has them; what a row says itself goes before.
+    """
+
+    def __init__(
+        self,
+        task: Task | str | Sequence[Task | str],
+        variants: Variants,
+        *,
+        seeds: int | Sequence[int] = 1,
+        local: bool = True,
+        optional: Iterable[str] = (),
+        **settings: Any,
+    ):
+        self.seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise FedpriorError(f"seeds = {seeds!r}; give a number of at least 1, or different seeds")
+        rows = _rows(variants)
+        if local and not any(row.method_name == "local" for row in rows):
+            rows = [Variant.of("local"), *rows]
+        self.variants = check_names(rows)
+        self.optional = set(optional)
+        self.settings = {current_key(key): value for key, value in settings.items()}
+        self._given: list[Task | str] = [task] if isinstance(task, Task | str) else list(task)
+        self.left_out: dict[str, str] = {}  # optional rows, and why
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """The tasks, opened, with the settings of the study."""
+        own = {key: value for key, value in self.settings.items() if is_task_key(key)}
+        tasks = [self._open(task, own) for task in self._given]
+        if len({task.name.casefold() for task in tasks}) < len(tasks):
+            raise FedpriorError(
+                f"two tasks have one name ({', '.join(task.name for task in tasks)}); rename one of them"
+            )
+        return tasks
+
+    @staticmethod
+    def _open(task: Task | str, own: dict[str, Any]) -> Task:
+        if isinstance(task, str):
+            return open_by_name(task, **own)
+        for key in own:
+            if key.partition(".")[0] in TaskSettings.model_fields:
+                raise FedpriorError(f"'{key}' belongs to the task, which is open already; set it where it is opened")
+        return task.with_protocol(**own)
+
+    @cached_property
+    def rows(self) -> list[Variant]:
+        """The variants with the settings of the study."""
+        shared = {key: value for key, value in self.settings.items() if not is_task_key(key)}
+        named = [variant for variant in self.variants if isinstance(variant.method, str)]
+        has = {variant.name: methods.keys(str(variant.method)) for variant in named}
+        for key in shared:
+            if key not in WRAPPERS and not any(key in keys for keys in has.values()):
+                raise unknown("key", key, settable({*WRAPPERS, *(key for keys in has.values() for key in keys)}))
+        around = {key: checked(key, value) for key, value in shared.items() if key in WRAPPERS}
+        return [
+            variant.changed({k: v for k, v in shared.items() if k in has.get(variant.name, ())}, around)
+            for variant in self.variants
+        ]
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        """A program for each task and row, checked; nothing is compiled yet."""
+        programs = []
+        for task in self.tasks:
+            for row, given in zip(self.rows, self.variants, strict=True):
+                try:
+                    program = Program(task, self._fitting(task, row, given))
+                    program.check()
+                except FedpriorError as error:
+                    if row.name not in self.optional:
+                        raise
+                    self.left_out[row.name] = str(error)
+                    continue
+                programs.append(program)
+        self._check_wrappers(programs)
+        return programs
+
+    def _fitting(self, task: Task, row: Variant, given: Variant) -> Variant:
+        """The row without those wrappers of the whole study that need a global model where there is none."""
+        missing = [
+            key
+            for key in row.wrappers
+            if key not in given.wrappers
+            and WRAPPERS.find(key).needs_global_model
+            and not has_global_model(task, Program(task, row).method)
+        ]
+        wrappers = {key: value for key, value in row.wrappers.items() if key not in missing}
+        return Variant(row.name, row.method, row.settings, wrappers, row.protocol)
+
+    def _check_wrappers(self, programs: Sequence[Program]) -> None:
+        for key, value in self.settings.items():
+            if key in WRAPPERS and programs and not any(key in program.variant.wrappers for program in programs):
+                names = ", ".join(program.variant.name for program in programs)
+                raise FedpriorError(f"{key} = {value:g} acts on a global model, and none of {names} has one")
+
+    def remarks(self) -> list[str]:
+        """What is valid but may not be meant: settings that do nothing, rows that were left out."""
+        texts = [f"{name} is left out: {why}" for name, why in self.left_out.items()]
+        for program in self.programs:
+            about = hypers(program.method)
+            for key, why in without_effect(program.method).items():
+                if about[key].lacks(program.method) is None:
+                    texts.append(
+                        f"{program.variant.name}: {key} = {about[key].inert:g} is valid but switches that part off"
+                    )
+                elif key in program.variant.settings:
+                    texts.append(f"{program.variant.name}: {why}, so that here it does nothing")
+        return list(dict.fromkeys(texts))
+
+    # -- cells ---------------------------------------------------------------------------------------------------------
+
+    def trials(self) -> Iterator[Trial]:
+        """Every cell as a trial, those of one program together."""
+        for program in self.programs:
+            for seed in self.seeds:
+                yield Trial(program, seed)
+
+    def folder(self, out: Path, trial: Trial) -> Path:
+        """Where a cell's records go."""
+        return out / trial.program.task.name / trial.program.variant.name / str(trial.seed)
+
+    def cells(self, out: Path | str | None = None) -> list[Cell]:
+        """All cells, with the trial and the folder of each."""
+        return [
+            Cell(
+                trial.program.task.name,
+                trial.program.variant.name,
+                trial.seed,
+                trial,
+                None if out is None else self.folder(Path(out), trial),
+            )
+            for trial in self.trials()
+        ]
+
+    def plan(self, out: Path | str | None = None) -> Plan:
+        """Which cells there are, which are done, and the time left as far as rounds done so far tell."""
+        return planned(self.cells(out))
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        out: Path | str | None = None,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        watch: Watch = _silent,
+        warn: Warn = _silent,
+        should_stop: Callable[[], bool] = lambda: False,
+        checkpoint_seconds: float = CHECKPOINT_SECONDS,
+        executor: Executor | None = None,
+    ) -> Results:
+        """Run every cell, into ``out/<task>/<row>/<seed>`` if given. Cells that diverge lose no other.
+
+        ``executor``: run cells in other processes; then ``out`` is needed, and methods, models and data go by their names.
+        """
+        if resume and overwrite:
+            raise FedpriorError("--resume goes on with a run and --overwrite replaces it; choose one of them")
+        cells = self.cells(out)
+        for cell in cells:  # all of them are checked before the first one runs
+            if cell.folder is not None and (run := RunFolder(cell.folder)).exists and not overwrite:
+                check_vacant(run, resume, overwrite)
+                run.check_same(cell.trial.config())
+        options = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
+        results = Results([])
+        if executor is not None:
+            jobs = [job_of(cell, options) for cell in cells]
+            run_jobs(executor, cells, jobs, results, watch, warn, should_stop)
+            return results
+        for cell in cells:
+            if should_stop():
+                break
+            result = self._run_cell(cell, results, watch, warn, should_stop, options)
+            if result is not None and not result.finished:
+                break
+        return results
+
+    def _run_cell(
+        self,
+        cell: Cell,
+        results: Results,
+        watch: Watch,
+        warn: Warn,
+        should_stop: Callable[[], bool],
+        options: dict[str, Any],
+    ) -> Result | None:
+        try:
+            result = run_trial(
+                cell.trial, cell.folder, watch=lambda p: watch(cell, p), should_stop=should_stop, **options
+            )
+        except Diverged as error:
+            kept = "" if cell.folder is None else f"; records kept in {cell.folder}"
+            results.diverged.append(f"{error} (seed {cell.seed}{kept})")
+            watch(cell, None)
+            return None
+        for text in result.warnings:
+            warn(f"{cell.variant}, seed {cell.seed}: {text}")
+        results.runs.append(result)
+        results.records.append(result.record)
+        return result
+
+
+def _rows(variants: Variants) -> list[Variant]:
+    if isinstance(variants, Mapping):
+        return [_named(name, changes) for name, changes in variants.items()]
+    given = [variants] if isinstance(variants, str | Variant | Method) else variants
+    return [v if isinstance(v, Variant) else Variant.parse(v) if isinstance(v, str) else Variant.of(v) for v in given]
+
+
+def _named(name: str, changes: Mapping[str, Any]) -> Variant:
+    if not isinstance(changes, Mapping):
+        raise FedpriorError(
+            f"row '{name}': give a dictionary of what it changes, such as {{'beta': 2}}, not {changes!r}"
+        )
+    rest = {key: value for key, value in changes.items() if key != "method"}
+    return Variant.of(changes.get("method", name), rest, name=name)
+
+
+def run(
+    task: Task,
+    method: str | Method | Variant,
+    *,
+    seeds: int | Sequence[int] = 1,
+    out: Path | str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    **settings: Any,
+) -> list[Result]:
+    """Run one method with several seeds: a registered name (with the task's settings), a variant or a Method.
+
+    ``out``: keep records in ``out/<task>/<row>/<seed>``. A run that diverges is an error.
+    """
+    study = Study(task, [method], seeds=seeds, local=False, **settings)
+    results = study.run(out, resume=resume, overwrite=overwrite)
+    if results.diverged:
+        raise Diverged(results.diverged[0], 0)
+    return results.runs

@@ -1,0 +1,223 @@
+"""A trial: a program at given values and a seed. It is a generator of rounds; recording and progress watch it."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fedprior.core.method import Info, Method
+from fedprior.engine.round import State
+from fedprior.engine.score import Score
+from fedprior.errors import FedpriorError
+from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientRow, Row, Times
+from fedprior.study.program import Program
+from fedprior.study.settings import NOT_RECORDED
+from fedprior.wrappers import WRAPPERS
+
+PERSONAL_POOLED = ("personal", "pooled")
+Scores = dict[tuple[str, str], Score]  # (model, data) -> every client's own
+
+
+class Diverged(FedpriorError):
+    """A run whose numbers left the finite; its records are kept."""
+
+    def __init__(self, message: str, at: int):
+        super().__init__(message)
+        self.round = at
+
+
+class Round(NamedTuple):
+    """What a round gave."""
+
+    number: int
+    state: State  # until the next round, which reuses its memory
+    info: Info
+    scores: Scores | None  # None: it was not evaluated
+    train_seconds: float
+    evaluation_seconds: float
+
+
+@dataclass
+class Trial:
+    """A program at the values of ``method`` (None: the program's own) and a seed."""
+
+    program: Program
+    seed: int
+    method: Method | None = None
+    values: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.method = self.program.method if self.method is None else self.method
+        self.values = self.program.values(self.method)
+
+    def init(self) -> State:
+        """The state before the first round."""
+        return self.program.engine.init(self.seed, self.values or ())
+
+    def rounds(self, state: State) -> Iterator[Round]:
+        """The rounds after ``state``; raises `Diverged` when numbers leave the finite."""
+        for t in range(int(state.round) + 1, self.program.rounds + 1):
+            begun = time.perf_counter()
+            state, info = self.program.engine.step(state)
+            finite = all(np.isfinite(float(value)) for value in info.values())
+            between = time.perf_counter()
+            scores = self.evaluate(state, t) if finite and self.is_due(t) else None
+            if not finite or not all(score.is_finite for score in (scores or {}).values()):
+                raise Diverged(self._diagnosis(t), t)
+            yield Round(t, state, info, scores, between - begun, time.perf_counter() - between)
+
+    # -- when what is evaluated ----------------------------------------------------------------------------------------
+
+    def is_due(self, t: int) -> bool:
+        """Whether round t is evaluated."""
+        return t % self.program.protocol.eval_every == 0 or t == self.program.rounds
+
+    def _pooled_due(self, t: int) -> bool:
+        """Whether the personal models see the pooled test after round t."""
+        when = self.program.protocol.pooled
+        return self.is_due(t) and (when == "every" or (when == "last" and t == self.program.rounds))
+
+    def is_wanted(self, t: int, model: str, data: str) -> bool:
+        """Whether a run of this length has such a score of round t."""
+        if model in NEWCOMERS:
+            return t == self.program.rounds
+        return self._pooled_due(t) if (model, data) == PERSONAL_POOLED else self.is_due(t)
+
+    def evaluate(self, state: State, t: int) -> Scores:
+        """All scores of round t."""
+        program = self.program
+        scores: Scores = {}
+        if not program.only_validation:
+            scores |= {(model, "own"): score for model, score in program.evaluator.own(state).items()}
+            if self._pooled_due(t):
+                scores |= {(model, "pooled"): score for model, score in program.evaluator.pooled(state).items()}
+        if program.validator is not None:
+            scores |= {(model, "validation"): score for model, score in program.validator.own(state).items()}
+        if not program.only_validation and program.task.newcomers is not None and t == program.rounds:
+            scores |= {(model, "own"): score for model, score in program.evaluator.newcomers(state).items()}
+        return scores
+
+    def _diagnosis(self, t: int) -> str:
+        """What diverged, and what to try."""
+        settings = vars(self.method)
+        steps = [name for name in ("alpha", "alpha_m", "eta_alpha", "eta", "lam") if name in settings]
+        alpha, lam = settings.get("alpha", 0), settings.get("lam", 0)
+        hint = f"try a smaller {' or '.join(steps)}" if steps else "try smaller steps"
+        if isinstance(lam, float) and alpha * lam > 1:
+            hint = f"alpha * lam = {alpha * lam:g} is above 1, so the proximal loop overshoots: {hint}"
+        return f"{self.program.variant.name} diverged in round {t}: its numbers are no longer finite; {hint}"
+
+    # -- what is recorded ----------------------------------------------------------------------------------------------
+
+    def config(self) -> dict[str, Any]:
+        """The resolved settings as they are recorded."""
+        program, task, variant = self.program, self.program.task, self.program.variant
+        engine, newcomers = program.engine, task.newcomers
+        clients, trains = task.federation.n_clients, engine.participation
+        protocol = {
+            **program.protocol.model_dump(exclude=NOT_RECORDED),
+            "rounds": program.rounds,
+            "aggregated": engine.aggregated,
+            "participation": trains,
+        }
+        config = {
+            "format": FORMAT,
+            "run": {
+                "task": task.settings.model_dump(exclude={"about"}),
+                "protocol": protocol,
+                "variant": {
+                    "name": variant.name,
+                    "method": variant.method_name,
+                    "settings": {name: _plain(value) for name, value in vars(self.method).items()},
+                    "wrappers": {k: v for k, v in variant.wrappers.items() if v != WRAPPERS.find(k).default},
+                    "protocol": {key: value for key, value in variant.protocol.items() if key not in NOT_RECORDED},
+                },
+                **({} if newcomers is None else {"newcomers": list(newcomers.ids)}),
+                **({"numbers_as_data": list(program.data)} if program.data else {}),
+                "seed": self.seed,
+                "clients": clients,
+                "fingerprint": task.federation.fingerprint,
+            },
+            "metrics": [dataclasses.asdict(metric.info) for metric in program.evaluator.metrics.values()],
+            "environment": environment(),
+            "cost": {
+                **dataclasses.asdict(program.cost),
+                "trained_clients_per_round": clients if trains == "all" else engine.aggregated,
+            },
+        }
+        if any(metric.info.per_class for metric in program.evaluator.metrics.values()):
+            config["class_names"] = [str(c) for c in range(task.problem.n_classes)]
+        return config
+
+    def rows(self, t: int, scores: Scores) -> list[Row]:
+        """The rows of metrics.csv for one round."""
+        rows: list[Row] = []
+        for (model, data), score in scores.items():
+            by_average = score.averages()
+            rows += [Row(t, model, data, average, values) for average, values in by_average.items()]
+            if (model, data) == ("global", "own"):  # one model on the union of all samples: what `weighted` is
+                rows += [Row(t, model, "pooled", average, dict(by_average["weighted"])) for average in AVERAGES]
+        return rows
+
+    def client_rows(self, t: int, scores: Scores) -> list[ClientRow]:
+        """The rows of clients.csv for one round."""
+        rows: list[ClientRow] = []
+        for (model, data), score in scores.items():
+            whose = self.program.task.newcomers if model in NEWCOMERS else self.program.task.federation
+            assert whose is not None
+            columns = {name: values.tolist() for name, values in score.columns().items()}
+            for k, (client, count) in enumerate(zip(whose.ids, score.count.tolist(), strict=True)):
+                if count > 0:
+                    values = {name: column[k] for name, column in columns.items() if column[k] == column[k]}
+                    rows.append(ClientRow(t, model, data, client, count, values))
+        return rows
+
+    def times(self, done: Round) -> Times:
+        """The row of times.csv for one round."""
+        return Times(done.number, round(done.train_seconds, 6), round(done.evaluation_seconds, 6))
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool | None) else f"a given {type(value).__name__}"
+
+
+def environment() -> dict[str, str]:
+    """What the bits of a result depend on besides its settings."""
+    return {
+        "fedprior": version("fedprior"),
+        "jax": jax.__version__,
+        "jaxlib": version("jaxlib"),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": _processor(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return f"{platform.machine()} {sys.platform}"
+
+
+class Progress(NamedTuple):
+    """What a watcher is told after each round."""
+
+    round: int
+    rounds: int
+    accuracy: float | None  # percent, of the personal models (weighted, own test), at the last evaluation
+    seconds: float  # of training in this call
+
+
+Watch = Callable[[Progress], None]

@@ -1,0 +1,134 @@
+"""A variant is a row of a table: a method, the wrappers around it, and what it changes of the protocol.
+
+-m mh                        the method as it is
+-m mh:beta=2                 with server relaxation: the row is called "mh beta=2"
+-m mh:aggregated=50,lam=30   with another protocol and another hyper-parameter
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fedprior.errors import FedpriorError, unknown
+from fedprior.records.schema import plain
+from fedprior.study.settings import Protocol, assign, current_key, format_value, parse_assignment
+
+if TYPE_CHECKING:
+    from fedprior.core.method import Method
+
+_UNSAFE = re.compile(r'[/\\:*?"<>|\x00-\x1f]|^[. ]|[. ]$')  # in the name of a folder, on some system
+_TAKEN = {"sweep", "curves.png", "summary.json", "con", "prn", "aux", "nul"}
+LONGEST = 120
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A named row: a registered method (or a Method of the user's own) and what it changes.
+
+    >>> Variant.of("mh", beta=2, aggregated=50)
+    Variant('mh beta=2 aggregated=50')
+    >>> Variant.of("mh", {"beta": 2}, name="mh+AM").wrappers
+    {'beta': 2.0}
+    """
+
+    name: str
+    method: str | Method
+    settings: dict[str, Any] = field(default_factory=dict)  # hyper-parameters of the method
+    wrappers: dict[str, Any] = field(default_factory=dict)
+    protocol: dict[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        method: str | Method, changes: Mapping[str, Any] | None = None, name: str | None = None, **more: Any
+    ) -> Variant:
+        """Sort changes into the method's own, the wrappers' and the protocol's; the row is named by what it changes."""
+        from fedprior import methods
+        from fedprior.wrappers import WRAPPERS, checked
+
+        given = {current_key(key): value for key, value in {**(changes or {}), **more}.items()}
+        if isinstance(method, str):
+            called, own = method, methods.keys(method)
+        else:
+            called, own = type(method).__name__.lower(), {}
+        parts: dict[str, dict[str, Any]] = {"settings": {}, "wrappers": {}, "protocol": {}}
+        for key, value in given.items():
+            if key in own:
+                parts["settings"][key] = value
+            elif key in WRAPPERS:
+                parts["wrappers"][key] = checked(key, value)
+            elif key.partition(".")[0] in Protocol.model_fields:
+                parts["protocol"] = assign(parts["protocol"], key, value)
+            else:
+                raise unknown(f"key of {called}", key, [*own, *WRAPPERS, *Protocol.model_fields])
+        if name is None:
+            changed = (f"{key}={_written(value)}" for key, value in given.items())
+            name = _UNSAFE.sub("_", " ".join([called, *changed]).replace('"', "'"))
+        return Variant(check_name(name), method, **parts)
+
+    @staticmethod
+    def parse(text: str) -> Variant:
+        """Read ``mh:beta=2,lam=30``."""
+        method, colon, changes = text.partition(":")
+        if colon and not changes.strip():
+            raise FedpriorError(f"'{text}' is not of the form METHOD:key=value,...")
+        pairs = re.split(r",(?=\s*[\w.]+\s*=)", changes) if changes else []
+        assignments = [parse_assignment(pair) for pair in pairs]
+        if twice := [key for k, (key, _) in enumerate(assignments) if key in dict(assignments[:k])]:
+            raise FedpriorError(f"'{text}' sets '{twice[0]}' twice")
+        return Variant.of(method.strip(), dict(assignments))
+
+    @property
+    def method_name(self) -> str:
+        """The registered name, or that of the class of a method of the user's own."""
+        return self.method if isinstance(self.method, str) else type(self.method).__name__.lower()
+
+    def plain(self) -> dict[str, Any]:
+        """The variant as plain data, from which another process makes the same."""
+        if not isinstance(self.method, str):
+            raise FedpriorError(
+                f"the row '{self.name}' holds a method object, which no other process can build; "
+                "register its class (fp.register) and give its name"
+            )
+        parts = {"settings": self.settings, "wrappers": self.wrappers, "protocol": self.protocol}
+        try:
+            return {"name": self.name, "method": self.method, **plain(parts)}
+        except TypeError as error:
+            raise FedpriorError(
+                f"the row '{self.name}' holds a setting that no other process can build ({error}); "
+                "use names, numbers and lists"
+            ) from error
+
+    def changed(self, settings: Mapping[str, Any], wrappers: Mapping[str, Any]) -> Variant:
+        """The variant with further settings, which its own go before, under the same name."""
+        own, around = {**settings, **self.settings}, {**wrappers, **self.wrappers}
+        return Variant(self.name, self.method, own, around, self.protocol)
+
+    def __repr__(self) -> str:
+        return f"Variant({self.name!r})"
+
+
+def _written(value: Any) -> str:
+    return format_value(value) if isinstance(value, str | int | float | list | None) else type(value).__name__
+
+
+def check_name(name: str) -> str:
+    """Refuse a name that cannot be a folder's."""
+    if not name or len(name) > LONGEST or _UNSAFE.search(name) or name.lower() in _TAKEN:
+        raise FedpriorError(
+            f"{name!r} cannot name a row, since it also names a folder: use 1 to {LONGEST} characters without "
+            'any of / \\ : * ? " < > |, no dot or space at either end, and none of ' + ", ".join(sorted(_TAKEN))
+        )
+    return name
+
+
+def check_names(variants: Iterable[Variant]) -> list[Variant]:
+    """Refuse two rows of one name, capital letters aside."""
+    by_name: dict[str, Variant] = {}
+    for variant in variants:
+        if (key := variant.name.casefold()) in by_name:
+            raise FedpriorError(f"two rows are called '{variant.name}'; give one of them another name")
+        by_name[key] = variant
+    return list(by_name.values())

@@ -1,0 +1,42 @@
+"""FT: for the test, the personal model takes a few more gradient steps on training batches, which are not kept.
+
+"Fine-tuning single personalized model one more step for local test" (PRIOR, appendix; its code was not released). There
+is no proximal term. In a mixture each component takes its steps, and the weights stay.
+"""
+
+from __future__ import annotations
+
+from jax import Array, lax
+
+from fedprior.core.batch import Data
+from fedprior.core.hyper import Hyper
+from fedprior.core.method import Algorithm, Mixture
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Scalar, Tree, Vector
+from fedprior.errors import FedpriorError
+from fedprior.wrappers import Wrapper
+
+
+def fine_tune(a: Algorithm, steps: int = 1, alpha: Scalar = 0.01) -> Algorithm:
+    """The personal model, ``steps`` steps of size ``alpha`` further."""
+    if (valid := Hyper(least=1).valid(steps)) is not None:
+        raise FedpriorError(f"fine_tune = {steps!r} steps are not valid; {valid}")
+
+    def personal_model(problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
+        weights, models = a.personal_model(problem, client, down, data, key)
+        picks = data.draw(steps)
+
+        def tune(w: Vector) -> Vector:
+            return lax.scan(lambda w, pick: (w - alpha * problem.grad(w, data.batch(pick)), None), w, picks)[0]
+
+        return weights, lax.map(tune, models)
+
+    return a._replace(personal_model=personal_model)
+
+
+FINE_TUNING = Wrapper(
+    kind=int,
+    default=0,
+    about=Hyper("0: none; PRIOR's FT: one step, of the method's own size alpha", least=0, inert=0),
+    apply=lambda algorithm, steps, method: fine_tune(algorithm, steps, getattr(method, "alpha", 0.01)),
+)

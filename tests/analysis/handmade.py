@@ -1,0 +1,126 @@
+"""Records made by hand, so that every number in them is known."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedprior.records.schema import (
+    ACCURACY,
+    AVERAGES,
+    NLL,
+    ClientId,
+    ClientRow,
+    MetricInfo,
+    Row,
+    RunRecord,
+    Status,
+    averages,
+)
+
+MACRO_F1 = MetricInfo("macro_f1", "", "higher", "mean over classes of F1")
+CLASS_ACCURACY = MetricInfo("class_accuracy", "%", "higher", "accuracy on the samples of a class", per_class=True)
+COST = {"gradients": 140, "hvps": 0, "forward": 3, "down": 1.0, "up": 0.5, "state": 2.0}
+
+
+def config(
+    variant: str = "mh",
+    seed: int = 0,
+    *,
+    task: str = "toy",
+    method: str | None = None,
+    metrics: Sequence[MetricInfo] = (ACCURACY, NLL),
+    class_names: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+    protocol: Mapping[str, Any] | None = None,
+    own: Mapping[str, Any] | None = None,  # what the variant changes of the protocol
+    partition: Mapping[str, Any] | None = None,
+    cost: Mapping[str, Any] | None = COST,
+    **run: Any,
+) -> dict[str, Any]:
+    """A configuration of the current format; without a method's name, the variant's first word is it."""
+    own = dict(own or {})
+    standard = {"rounds": 2, "budget": None, "aggregated": 3, "batch": 20, "participation": "all", "eval_every": 1}
+    return {
+        "format": 2,
+        "run": {
+            "task": {"name": task, "data": {"source": "digits"}, "partition": dict(partition or {"seed": 1})},
+            "protocol": {**standard, **(protocol or {}), **own},
+            "variant": {
+                "name": variant,
+                "method": method or variant.split()[0],
+                "settings": dict(settings or {"lam": 15.0}),
+                "wrappers": {},
+                "protocol": own,
+            },
+            "seed": seed,
+            "clients": 4,
+            "fingerprint": "f",
+            **run,
+        },
+        "metrics": [dataclasses.asdict(info) for info in metrics],
+        "class_names": list(class_names),
+        "environment": {},
+        **({"cost": dict(cost)} if cost else {}),
+    }
+
+
+def record(
+    variant: str = "mh",
+    seed: int = 0,
+    rows: Iterable[Row] = (),
+    client_rows: Iterable[ClientRow] = (),
+    *,
+    status: Status = Status.FINISHED,
+    where: str | None = None,
+    **more: Any,
+) -> RunRecord:
+    """A run that ended where its rows end."""
+    rows = tuple(rows)
+    last = max((row.round for row in rows), default=0)
+    where = where or f"runs/{variant}/{seed}"
+    return RunRecord(config(variant, seed, **more), status, last, rows, tuple(client_rows), where)
+
+
+def rows(
+    values: Mapping[int, float],
+    model: str = "personal",
+    data: str = "own",
+    metric: str = "accuracy",
+    which: Sequence[str] = AVERAGES,
+) -> list[Row]:
+    """The values of one metric by round, the same at every average."""
+    return [Row(t, model, data, average, {metric: value}) for t, value in values.items() for average in which]
+
+
+def both_models(values: Mapping[int, float], pooled: float | None = None, **more: Any) -> list[Row]:
+    """Personal and global models with the same values, and perhaps the personal ones on pooled data at the end."""
+    end = [] if pooled is None else rows({max(values): pooled}, data="pooled", **more)
+    return [*rows(values, **more), *rows(values, "global", **more), *end]
+
+
+def evaluated(
+    by_round: Sequence[Mapping[str, Sequence[float]]],
+    samples: Sequence[int],
+    model: str = "personal",
+    metrics: Sequence[MetricInfo] = (ACCURACY,),
+    names: Sequence[ClientId] | None = None,
+) -> tuple[list[Row], list[ClientRow]]:
+    """Every client's values at rounds 1, 2, ... and the averages that go with them."""
+    averaged, clients = [], []
+    count = np.array(samples)
+    for t, values in enumerate(by_round, 1):
+        each = {
+            info.name: averages(np.array(values[info.name], float), count, info.higher_is_better)
+            for info in metrics
+            if info.name in values
+        }
+        averaged += [Row(t, model, "own", a, {name: by[a] for name, by in each.items()}) for a in AVERAGES]
+        clients += [
+            ClientRow(t, model, "own", name, samples[i], {metric: float(v[i]) for metric, v in values.items()})
+            for i, name in enumerate(names or range(len(samples)))
+        ]
+    return averaged, clients

@@ -1,0 +1,136 @@
+"""Which runs belong together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.handmade import config, record, rows
+from fedprior.analysis.grouping import group, read
+from fedprior.analysis.series import series_of
+from fedprior.errors import FedpriorError
+from fedprior.records.runs import RunFolder
+from fedprior.records.schema import RunRecord, Status, Times
+
+
+def run(variant: str, seed: int = 0, **more: Any) -> RunRecord:
+    return record(variant, seed, rows({1: 10.0 + seed, 2: 20.0 + seed}), **more)
+
+
+def recorded(root: Path, variant: str, seed: int) -> RunFolder:
+    folder = RunFolder(root / variant / str(seed))
+    folder.begin(config(variant, seed))
+    for t in (1, 2):
+        folder.append(rows({t: 10.0 * t + seed}), [], Times(t, 0.1, 0.2))
+    folder.set_status(Status.FINISHED, 2)
+    return folder
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    folders = [recorded(tmp_path, variant, seed) for variant in ("pfedme", "local") for seed in (0, 10, 2)]
+    (tmp_path / "config.json").write_text("{}")  # of somebody else
+    groups = group(read([tmp_path]), order=("local", "pfedme"))
+    assert list(groups["toy"]) == ["local", "pfedme"]
+    assert list(groups["toy"]["pfedme"]) == [0, 2, 10]
+    series = series_of(groups["toy"]["pfedme"][10])
+    assert series["personal", "own", "mean"] == {1: 20.0, 2: 30.0}
+    with open(folders[0].path / "metrics.csv", "a") as file:  # a run going on at this moment
+        file.write("3,personal,o")
+    assert group(read([tmp_path]))["toy"]["pfedme"][0].rows == groups["toy"]["pfedme"][0].rows
+    with pytest.raises(FedpriorError, match="no runs at or below"):
+        read([tmp_path, tmp_path / "nowhere"])
+
+
+def test_variants_stand_in_the_order_that_is_asked_for() -> None:
+    runs = [run("pfedme"), run("mh lam=2"), run("local"), run("mh"), run("mine"), run("other")]
+    assert list(group(runs)["toy"]) == ["pfedme", "mh lam=2", "local", "mh", "mine", "other"]  # as they first appear
+    order = ("local", "mh", "pfedme")
+    assert list(group(runs, order=order)["toy"]) == ["local", "mh", "mh lam=2", "pfedme", "mine", "other"]
+
+
+def test_what_cannot_be_averaged_is_refused() -> None:
+    with pytest.raises(FedpriorError, match="two runs of toy, local, seed 0; give folders that do not overlap"):
+        group([run("local"), run("local")])
+    with pytest.raises(FedpriorError, match=r"seeds of toy, local differ in their settings \(variant.settings.alpha: "):
+        group([run("local"), run("local", 1, settings={"lam": 15.0, "alpha": 3})])
+    with pytest.raises(
+        FedpriorError, match=r"seeds of toy, mh differ in their settings \(protocol.rounds: 2 then, 9 now"
+    ):
+        group([run("mh"), run("mh", 1, protocol={"rounds": 9})])
+
+
+def test_what_is_left_out_or_not_finished_is_told() -> None:
+    told: list[str] = []
+    runs = [
+        run("local"),
+        run("mh", status=Status.DIVERGED),
+        run("lg", status=Status.STOPPED),
+        record("fedavg", status=Status.RUNNING),
+    ]
+    assert list(group(runs, warn=told.append)["toy"]) == ["local", "lg"]
+    assert told == [
+        "runs/mh/0 diverged in round 2 and is left out",
+        "runs/lg/0 is not finished; its last evaluation is reported",
+        "runs/fedavg/0 is not finished; its last evaluation is reported",
+    ]
+    assert group([record("mh")]) == {}
+
+
+def test_rows_may_differ_in_what_their_variant_changes() -> None:
+    told: list[str] = []
+    runs = [run("mh"), run("mh lam=30", settings={"lam": 30.0}), run("mh aggregated=50", own={"aggregated": 50})]
+    runs += [run("fedavg", protocol={"participation": "sampled"}), run("pfedme batch=7", own={"batch": 7})]
+    assert len(group(runs, warn=told.append, one_experiment=True)["toy"]) == 5
+    assert told == []
+    group([runs[2], run("local")], warn=told.append)  # what the first one changes is not what the others should have
+    assert told == []
+
+
+def test_rows_that_differ_in_the_protocol_without_saying_so_are_told() -> None:
+    told: list[str] = []
+    runs = [run("local"), run("mh", protocol={"batch": 7}), run("mh", 1, protocol={"batch": 7})]
+    group(runs, warn=told.append, one_experiment=True)
+    assert told == ["runs of toy are not of one experiment (batch: 20 then, 7 now, in runs/mh/0)"]
+
+
+def test_a_budget_gives_each_method_its_own_rounds() -> None:
+    told: list[str] = []
+    budget = {"gradients": 280}
+    runs = [
+        run("local", protocol={"rounds": 14, "budget": budget}),
+        run("mh", protocol={"rounds": 2, "budget": budget}),
+    ]
+    group(runs, warn=told.append)
+    assert told == []
+    group([*runs, run("lg", protocol={"rounds": 2})], warn=told.append)
+    assert "runs of toy are not of one experiment (budget: " in told[0]
+    told.clear()
+    group([run("local"), run("mh", protocol={"rounds": 3})], warn=told.append)
+    assert "(rounds: 2 then, 3 now" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("odd", "text"),
+    [
+        ({"fingerprint": "g"}, "fingerprint: 'f' then, 'g' now"),
+        ({"clients": 5}, "clients: 4 then, 5 now"),
+        ({"partition": {"seed": 2}}, "task.partition.seed: 1 then, 2 now"),
+        ({"newcomers": [1]}, "newcomers: None then, [1] now"),
+    ],
+)
+def test_other_data_or_clients_are_told_in_a_table_and_refused_in_a_comparison(odd: dict[str, Any], text: str) -> None:
+    told: list[str] = []
+    runs = [run("local"), run("mh", **odd)]
+    assert list(group(runs, warn=told.append)["toy"]) == ["local", "mh"]
+    assert told == [f"runs of toy are not of one experiment ({text}, in runs/mh/0)"]
+    with pytest.raises(FedpriorError, match=r"are not of one experiment .* give the folders of one"):
+        group(runs, one_experiment=True)
+
+
+def test_tasks_are_kept_apart() -> None:
+    told: list[str] = []
+    groups = group([run("mh"), run("mh", task="other", fingerprint="g")], warn=told.append)
+    assert {task: list(by_variant) for task, by_variant in groups.items()} == {"toy": ["mh"], "other": ["mh"]}
+    assert told == []

@@ -1,0 +1,32 @@
+"""fedprior tasks and fedprior methods: what there is, and where each value comes from."""
+
+from __future__ import annotations
+
+import pytest
+from program import fedprior, refused
+
+from fedprior import methods
+from fedprior.registry import Registry
+from fedprior.study.settings import task_names
+
+
+def test_tasks() -> None:
+    listed = fedprior("tasks").out
+    assert all(name in listed for name in task_names())
+    assert max(map(len, listed.splitlines())) <= 80
+    batch = next(line for line in fedprior("tasks", "digits-mclr").out.splitlines() if "batch" in line)
+    assert "section 5" in batch  # shown although 20 is the default of all tasks
+    refused(fedprior("tasks", "digits-mlcr"), "did you mean 'digits-mclr'")
+
+
+def test_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {name: methods.METHODS.find(name) for name in ("fedavg", "fedfomo", "pfedme-released", "mh-released")}
+    with monkeypatch.context() as patched:
+        patched.setattr(methods, "METHODS", Registry("method", few))  # counting all of them takes long
+        shown = fedprior("methods")
+    assert all(name in shown.out for name in few)  # none is cut short at 80 columns
+    assert max(map(len, shown.out.splitlines())) <= 80
+    one = fedprior("methods", "mh-released").out
+    assert "released" in one
+    assert "True" in one  # the value of overwrite in force, not its None
+    refused(fedprior("methods", "mhh"), "did you mean 'mh'")

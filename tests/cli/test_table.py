@@ -1,0 +1,107 @@
+"""fedprior table: the tables of runs that are already there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from program import Outcome, contents, fedprior, refused
+
+from cli.commands import COMPARE, ROWS
+
+pytestmark = pytest.mark.xdist_group("cli")  # one worker makes the comparison that all of them look at
+
+
+def test_the_table_of_records_is_the_table_of_the_run(compared: tuple[Path, Outcome]) -> None:
+    folder, _ = compared
+    again = fedprior(*COMPARE, "--resume", "--out", folder.parent)
+    assert again.code == 0
+    before = contents(folder)
+    table = fedprior("table", folder)
+    assert (table.code, table.err) == (0, "")
+    *printed, last = again.out.splitlines()
+    assert table.out.splitlines() == printed
+    assert last.startswith("curves: ")
+    assert (folder / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    words = table.out.split()
+    assert all(word in words for word in ROWS)
+    assert contents(folder) == before
+
+
+def test_other_formats_and_rounds(compared: tuple[Path, Outcome], tmp_path: Path) -> None:
+    folder, outcome = compared
+    accuracy = json.loads(outcome.out)["results"]["mh"]["metrics"]["accuracy"]["personal"]["own"]
+    flat = list(csv.DictReader(io.StringIO(fedprior("table", folder, "--format", "csv").out)))
+    where = {"variant": "mh", "method": "mh", "metric": "accuracy", "model": "personal", "data": "own"}
+    where |= {"average": "mean", "round": "last10"}
+    (one,) = (line for line in flat if where.items() <= line.items())
+    assert float(one["mean"]) == accuracy["mean"]["last10"]["mean"]
+    for choice, words in (("best", "the test chose it"), ("validation", "chosen on validation")):
+        table = fedprior("table", folder, "--format", "markdown", "--round", choice)
+        assert words in table.out
+        assert f"{accuracy['weighted'][choice]['mean']:.2f} ±" in table.out
+    assert "optimistic" not in fedprior("table", folder).out  # best-on-test is shown only when asked for
+    assert fedprior("table", folder, "--format", "html").out.startswith("<table>")
+    refused(fedprior("table", folder, "--format", "mardown"), "did you mean 'markdown'")
+    refused(fedprior("table", folder, "--round", "first"), "valid: best, last, last10, validation")
+    alone = fedprior("table", folder / "mh")
+    assert alone.code == 0
+    assert "has no Local-only runs" in alone.err
+    refused(fedprior("table", folder / "nowhere"), "no runs at or below")
+    shutil.copytree(folder / "local" / "0", tmp_path / "0")
+    (tmp_path / "0" / "metrics.csv").write_text("")
+    refused(fedprior("table", tmp_path), "nothing to show: no run at or below", "has been evaluated")
+
+
+def test_other_metrics(compared: tuple[Path, Outcome]) -> None:
+    folder, outcome = compared
+    metrics = json.loads(outcome.out)["results"]["fedavg"]["metrics"]
+    f1 = fedprior("table", folder, "--metric", "macro_f1", "--format", "markdown").out
+    assert f1.startswith("digits-mclr: test macro f1 in percent, last round;")
+    number = metrics["macro_f1"]["personal"]["own"]["mean"]["last"]
+    line = next(line for line in f1.splitlines() if line.startswith("| fedavg | personal |"))
+    assert f"| {number['mean']:.2f} ± {number['std']:.2f} |" in line
+    brier = fedprior("table", folder, "--metric", "brier", "--format", "markdown").out
+    assert "brier: lower is better" in brier
+    assert f"| {metrics['brier']['personal']['own']['mean']['last']['mean']:.3f} ± " in brier  # no percentage
+    classes = fedprior("table", folder, "--metric", "class_accuracy", "--format", "markdown").out.splitlines()
+    assert [line.split(" | ")[2] for line in classes if line.startswith("| fedavg | global")] == list("0123456789")
+    one = fedprior("table", folder, "--metric", "class_accuracy[3]")
+    assert "class accuracy[3] in percent" in one.out
+    refused(fedprior("table", folder, "--metric", "f1"), "unknown metric 'f1'", "macro_f1")
+
+
+TASK = """
+rounds = 1
+pooled = "never"
+data = {source = "digits"}
+partition = {kind = "iid", clients = 4}
+model = {name = "mclr"}
+"""
+
+
+def test_rows_against_tasks(compared: tuple[Path, Outcome], tmp_path: Path) -> None:
+    folder, outcome = compared
+    (tmp_path / "other.toml").write_text(TASK)
+    other = fedprior("run", tmp_path / "other.toml", "-m", "fedavg", "--set", "R=2", "--json", "--out", tmp_path)
+    assert other.code == 0, other.err
+    results = {"digits-mclr": json.loads(outcome.out)["results"], "other": json.loads(other.out)["results"]}
+    table = fedprior("table", folder, tmp_path, "--tasks")
+    assert (table.code, table.err) == (0, "")
+    lines = [line.split() for line in table.out.splitlines()]
+    assert ["method", "model", "digits-mclr", "other", "Avg", "Std"] in lines
+    for row in ("local", "fedavg"):
+        means = [
+            of[row]["metrics"]["accuracy"]["personal"]["own"]["weighted"]["last"]["mean"] for of in results.values()
+        ]
+        (line,) = (line for line in lines if line[:2] == [row, "personal"])
+        assert line[-2] == f"{sum(means) / 2:.2f}"
+    (line,) = (line for line in lines if line[:2] == ["mh", "personal"])
+    assert line[-3:] == ["-", "-", "-"]  # it was not run on both
+    f1 = fedprior("table", folder, tmp_path, "--tasks", "--metric", "macro_f1", "--format", "markdown")
+    assert f1.out.startswith("test macro f1 in percent on own test samples, weighted by samples, last round.")
+    refused(fedprior("table", folder, tmp_path, "--tasks", "--metric", "class_accuracy"), "a value for each class")

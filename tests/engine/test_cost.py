@@ -1,0 +1,82 @@
+"""What a round costs, against the counts of the method specifications (R = 20, K = 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from toys import blobs
+
+from fedprior.data.view import SAMPLES_PER_STEP
+from fedprior.engine.cost import Cost, measure, rounds_within
+from fedprior.errors import FedpriorError
+from fedprior.methods import make
+from fedprior.methods.fedavg import FedAvg
+
+
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    [
+        ("local", Cost(gradients=20, forward=0, down=0, up=0, state=1)),
+        ("fedavg", Cost(gradients=20, forward=0, down=1, up=1, state=0)),
+        ("pfedme", Cost(gradients=100, forward=0, down=1, up=1, state=1)),
+        ("lg", Cost(gradients=120, forward=0, down=1, up=1, state=1)),
+        ("meg", Cost(gradients=100, forward=0, down=1, up=1, state=2)),
+        ("mh", Cost(gradients=120, forward=0, down=1, up=1, state=2)),
+        ("mh-released", Cost(gradients=140, forward=0, down=1, up=1, state=2)),
+    ],
+)
+def test_defaults(name: str, cost: Cost) -> None:
+    assert measure(make(name).algorithm()) == cost
+
+
+def test_the_count_follows_the_settings() -> None:
+    assert measure(make("mh", R=3, K=2).algorithm()).gradients == 3 * (2 + 1)
+    assert measure(make("pfedme", R=3, K=2).algorithm()).gradients == 3 * 2
+    problem, data = blobs()
+    adam = measure(make("local", optimizer="adam").algorithm(), problem, data)
+    assert adam.state == 3 + 1 / 18  # the model and two moments, and the number of steps
+
+
+def test_exact_gradients_take_products_with_the_hessian() -> None:
+    """One for each time that mu's gradient is differentiated: once, or twice after an inner step; never for meg."""
+    for name, inner, products in (("mh", False, 3), ("lg", False, 3), ("mh", True, 6), ("meg", False, 0)):
+        assert measure(make(name, R=3, K=2, gradient="exact", inner=inner).algorithm()).hvps == products
+        assert measure(make(name, R=3, K=2, inner=inner).algorithm()).hvps == 0
+
+
+class Asking(FedAvg):
+    """Asks its problem in every way there is."""
+
+    def local(self, problem: Any, client: Any, down: Any, data: Any, key: Any) -> Any:
+        batch = data.batch(data.draw(1)[0])
+        hessian = jax.jvp(lambda w: problem.grad(w, batch), (down,), (down,))[1]  # 1 gradient, 1 product
+        models = jax.tree.map(lambda x: jnp.stack([x, x, x]), down)
+        many = jax.vmap(lambda w: problem.grad(w, batch))(models)  # 3 gradients
+        weighed = jax.grad(lambda w: jnp.sum(problem.losses(w, batch) ** 2))(down)  # 1 gradient
+        loss = jax.vmap(lambda w: problem.loss(w, batch))(models)  # 3 forward passes
+        passes = data.fold(lambda acc, chunk: acc + jnp.sum(problem.features(down, chunk.x)), 0.0)  # 1 chunk: 1
+        head = problem.with_head(down, problem.head(problem.grad(down, batch)))  # 1 gradient
+        used = [hessian, jax.tree.map(lambda x: x[0], many), weighed, head]
+        up = sum((vector * loss[0] * passes for vector in used), 0.0 * down)
+        return client, problem.head(up), {}
+
+
+def test_every_way_to_ask_is_counted() -> None:
+    assert measure(Asking().algorithm()) == Cost(gradients=6, forward=4, down=1, up=1010 / 79510, state=0, hvps=1)
+    assert SAMPLES_PER_STEP == 128  # as `Cost` says
+
+
+def test_rounds_within_a_budget() -> None:
+    cost = Cost(gradients=120, forward=5, down=1, up=1, state=2)
+    assert [rounds_within(n, cost, "mh") for n in (120, 239, 240, 12_000)] == [1, 1, 2, 100]
+    exact = Cost(gradients=120, forward=0, down=1, up=1, state=2, hvps=20)
+    assert rounds_within(1600, exact, "mh") == 10  # a product counts as two gradients
+    with pytest.raises(
+        FedpriorError, match="119 gradients is less than one round of mh, which takes 120; give at least"
+    ):
+        rounds_within(119, cost, "mh")
+    with pytest.raises(FedpriorError, match="idle takes no gradients"):
+        rounds_within(119, Cost(0, 3, 1, 1, 0), "idle")

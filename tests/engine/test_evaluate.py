@@ -1,0 +1,98 @@
+"""The evaluation grid against a plain recomputation, and that it never writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from toys import SIZES, blobs, engine_of, rounds
+
+from fedprior.core.method import Mixture
+from fedprior.core.vectors import Vector, row
+from fedprior.engine.evaluate import Evaluator
+from fedprior.errors import FedpriorError
+from fedprior.methods import make
+from fedprior.methods.pfedme import PFedMe
+from fedprior.records.checkpoint import to_bytes
+from fedprior.records.schema import averages
+
+N = len(SIZES)
+PROBLEM, DATA = blobs((3, 9, 16, 21, 300))  # the last needs several chunks
+
+
+def by_hand(w: Vector, x: np.ndarray, y: np.ndarray) -> tuple[int, float]:
+    logits = x @ np.asarray(w.tree.weight).T + np.asarray(w.tree.bias)
+    log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    return int((logits.argmax(1) == y).sum()), float(-log_p[np.arange(len(y)), y].sum())
+
+
+def test_own_and_pooled_equal_a_plain_recomputation() -> None:
+    engine = engine_of(PROBLEM, make("pfedme", R=5, K=2, alpha=0.1, alpha_m=0.1), DATA, batch_size=8, aggregated=2)
+    state = rounds(engine, 3)
+    before = to_bytes(engine.placement.to_host(state))
+    evaluator = Evaluator(engine)
+    own, pooled = evaluator.own(state), evaluator.pooled(state)
+    assert to_bytes(engine.placement.to_host(state)) == before
+    x, y, start, size = map(np.asarray, DATA.test)
+    for i in range(N):
+        mine = slice(start[i], start[i] + size[i])
+        theta = row(jax.device_get(state.clients), i)
+        for score, w, part in (
+            (own["personal"], theta, mine),
+            (own["global"], jax.device_get(state.server), mine),
+            (pooled["personal"], theta, slice(None)),
+        ):
+            correct, loss = by_hand(w, x[part], y[part])
+            assert score.sums["accuracy"][i] == correct
+            assert score.sums["nll"][i] == pytest.approx(loss, rel=1e-4)
+            assert score.count[i] == len(y[part])
+    assert (own["personal"].values("accuracy") == 100 * own["personal"].sums["accuracy"] / size).all()
+
+
+def test_methods_without_a_global_model_have_no_global_row() -> None:
+    engine = engine_of(PROBLEM, make("local", R=1), DATA, batch_size=8)
+    assert set(Evaluator(engine).own(engine.init(0))) == {"personal"}
+
+
+class Mixed(PFedMe):
+    """Predicts with a mixture of theta and the received w."""
+
+    def personal_model(self, problem: Any, client: Any, down: Any, data: Any, key: Any) -> Mixture:
+        return jnp.array([0.3, 0.7]), jax.tree.map(lambda a, b: jnp.stack([a, b]), client, down)
+
+
+def test_a_mixture_predicts_with_its_mean_probability() -> None:
+    engine = engine_of(PROBLEM, Mixed(R=3, K=2, alpha=0.1), DATA, batch_size=8)
+    state = rounds(engine, 2)
+    score = Evaluator(engine).own(state)["personal"]
+    x, y, start, size = map(np.asarray, DATA.test)
+    theta, w = jax.device_get(state.clients), jax.device_get(state.server)
+    for i in range(N):
+        mine = slice(start[i], start[i] + size[i])
+
+        def p(v: Vector, x: np.ndarray = x[mine]) -> np.ndarray:
+            e = np.exp(x @ np.asarray(v.tree.weight).T + np.asarray(v.tree.bias))
+            return e / e.sum(1, keepdims=True)
+
+        mix = 0.3 * p(row(theta, i)) + 0.7 * p(w)
+        assert score.sums["accuracy"][i] == (mix.argmax(1) == y[mine]).sum()
+        assert score.sums["nll"][i] == pytest.approx(-np.log(mix[np.arange(size[i]), y[mine]]).sum(), rel=1e-4)
+
+
+def test_averages() -> None:
+    accuracy, count = np.arange(20.0), np.r_[np.ones(19), 100]
+    found = averages(accuracy, count)
+    assert found["mean"] == 9.5
+    assert found["worst_decile"] == 0.5  # clients with 0 and 1
+    assert found["weighted"] == pytest.approx((accuracy[:19].sum() + 1900) / 119)
+    assert averages(accuracy, count, worst_is_low=False)["worst_decile"] == 18.5
+    assert averages(np.array([50.0, 0.0]), np.array([4, 0]))["mean"] == 50  # a client without samples does not count
+
+
+def test_validation_needs_validation_samples() -> None:
+    engine = engine_of(PROBLEM, make("local"), DATA, batch_size=8)
+    with pytest.raises(FedpriorError, match="no validation samples"):
+        Evaluator(engine, "validation")

@@ -1,0 +1,41 @@
+"""Who is aggregated: distinct clients, chosen as often as a strategy says."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedprior.engine.selection import SELECTIONS, check_selection, find_selection
+from fedprior.errors import FedpriorError
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_selections_give_distinct_clients_and_are_fair(name: str) -> None:
+    """Uniform and round-robin choose everyone equally often; by samples chooses the large more often."""
+    sizes, s, many = jnp.array([10, 20, 30, 40, 400]), 2, 2000
+    key = jax.random.key(0)
+    chosen = jax.vmap(lambda t: find_selection(name)(jax.random.fold_in(key, t), t, sizes, s))(jnp.arange(many))
+    assert (np.sort(np.asarray(chosen), 1)[:, 0] != np.sort(np.asarray(chosen), 1)[:, 1]).all()
+    share = np.bincount(np.asarray(chosen).ravel(), minlength=5) / many
+    if name == "samples":
+        assert (np.diff(share) > 0).all()
+        assert share[-1] > 0.9
+    else:
+        np.testing.assert_allclose(share, s / 5, atol=0.05)
+
+
+def test_a_selection_is_a_name_or_a_function() -> None:
+    mine = lambda key, t, sizes, s: jnp.arange(s)  # noqa: E731
+    assert find_selection(mine) is mine
+    with pytest.raises(FedpriorError, match=r"unknown selection 'unifrom' \(did you mean 'uniform'"):
+        find_selection("unifrom")
+
+
+def test_a_selection_that_repeats_or_invents_clients_is_refused() -> None:
+    sizes = jnp.ones(5)
+    check_selection(lambda key, t, sizes, s: jnp.arange(s) + 1, sizes, 4)
+    for given in (jnp.zeros(2, int), jnp.array([4, 5]), jnp.arange(3)):
+        with pytest.raises(FedpriorError, match="must give 2 distinct clients of 5; it gave"):
+            check_selection(lambda key, t, sizes, s, given=given: given, sizes, 2)

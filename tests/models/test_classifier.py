@@ -1,0 +1,118 @@
+"""The problem made from a model: what is trained, the loss, the head, and the proximal loop without the first weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from fedprior.core.batch import Batch
+from fedprior.core.problem import Problem
+from fedprior.core.vectors import Vector
+from fedprior.errors import FedpriorError
+from fedprior.models.base import Frozen, Model
+from fedprior.models.classifier import Classifier
+from fedprior.models.mlp import DNN, MCLR
+
+from .support import KEY, OTHER_KEY, quick_draws
+
+
+class PerSample(eqx.Module):
+    """Maps one sample, has a frozen array and one of whole numbers, and names no head."""
+
+    weight: Array
+    scale: Frozen
+    order: Array
+
+    def __init__(self, weight: Any) -> None:
+        self.weight, self.scale, self.order = jnp.asarray(weight), Frozen(jnp.array([2.0, 1.0])), jnp.array([1, 0])
+
+    def __call__(self, x: Array) -> Array:
+        return self.weight @ (self.scale.array * x)[self.order]
+
+
+WEIGHT = np.array([[1.0, 2.0], [0.5, -1.0], [0.0, 3.0]], np.float32)
+BATCH = Batch(jnp.array([[1.0, 2.0], [0.0, 1.0], [9.0, 9.0]]), jnp.array([0, 2, 1]), jnp.array([1.0, 1.0, 0.0]))
+
+
+def small(name: str) -> Classifier:
+    def build(key: Array) -> Model:
+        with quick_draws():
+            return MCLR(30, 4, key=key) if name == "mclr" else DNN(30, 4, hidden=7, key=key)
+
+    return Classifier(build, 4)
+
+
+def test_a_ready_model_starts_every_run_from_its_weights() -> None:
+    problem = Classifier(PerSample(WEIGHT), 3)
+    w = problem.init(KEY)
+    assert problem.init(OTHER_KEY) is w
+    assert [leaf.shape for leaf in jax.tree.leaves(w)] == [
+        (3, 2)
+    ]  # neither frozen arrays nor whole numbers are trained
+    assert isinstance(problem.model(w), PerSample)
+
+
+def test_logits_and_loss_by_hand() -> None:
+    """A model without a method for batches is mapped over the samples; a masked sample does not count."""
+    problem = Classifier(PerSample(WEIGHT), 3)
+    w = problem.init(KEY)
+    scores = np.asarray(BATCH.x)[:, ::-1] * np.array([1.0, 2.0]) @ WEIGHT.T
+    np.testing.assert_allclose(problem.logits(w, BATCH.x), scores, rtol=1e-6)
+    losses = np.log(np.exp(scores).sum(1)) - scores[np.arange(3), BATCH.y]
+    np.testing.assert_allclose(problem.losses(w, BATCH), losses, rtol=1e-5, atol=1e-6)
+    assert float(problem.loss(w, BATCH)) == pytest.approx(losses[:2].mean(), rel=1e-5)
+
+
+def test_a_function_of_a_key_starts_each_run_anew() -> None:
+    problem = small("mclr")
+    one, same, other = (problem.init(key).tree.head.weight for key in (KEY, KEY, OTHER_KEY))
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+def test_a_model_without_a_head_is_told() -> None:
+    problem = Classifier(PerSample(WEIGHT), 3)
+    with pytest.raises(FedpriorError, match="the model PerSample names no last layer; give it a Linear called head"):
+        problem.head(problem.init(KEY))
+
+
+def test_the_head_and_the_features_it_reads() -> None:
+    problem = small("dnn")
+    w, x = problem.init(KEY), jnp.ones((2, 30))
+    head = problem.head(w)
+    assert problem.head_shape(w) == (4, 7)
+    assert [leaf.shape for leaf in jax.tree.leaves(head)] == [(4, 7), (4,)]
+    assert problem.features(w, x).shape == (2, 7)
+    replaced = problem.with_head(w, 2.0 * head)
+    np.testing.assert_allclose(problem.logits(replaced, x), 2 * problem.logits(w, x), rtol=1e-6)
+    np.testing.assert_array_equal(replaced.tree.hidden.weight, w.tree.hidden.weight)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("name", ["mclr", "dnn"])
+def test_proximal_steps_without_the_first_weights_are_the_plain_ones(name: str) -> None:
+    """From the prior's mean itself and from elsewhere, on a short batch."""
+    problem, rng = small(name), np.random.default_rng(0)
+    mask = np.array([1.0, 1, 1, 1, 1, 0])
+    batch = Batch(jnp.asarray(rng.normal(size=(6, 5, 6))), jnp.array([0, 1, 2, 3, 1, 0]), jnp.asarray(mask))
+    mu, elsewhere = (problem.init(key).map(lambda x: x.astype(jnp.float64)) for key in (KEY, OTHER_KEY))
+
+    @jax.jit
+    def steps(mu: Vector, elsewhere: Vector) -> list[tuple[Vector, Vector]]:
+        return [
+            (
+                problem.proximal_steps(mu, start, batch, 3.0, 0.05, 7),
+                Problem.proximal_steps(problem, mu, start, batch, 3.0, 0.05, 7),
+            )
+            for start in (mu, elsewhere)
+        ]
+
+    for start, (fast, plain) in zip((mu, elsewhere), steps(mu, elsewhere), strict=True):
+        assert float((fast - plain).norm()) < 1e-13
+        assert float((fast - start).norm()) > 1e-2

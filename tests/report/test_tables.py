@@ -1,0 +1,137 @@
+"""One small table in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+from xml.etree import ElementTree
+
+import pytest
+
+from fedprior.errors import FedpriorError
+from fedprior.report.tables import FORMATS, Table, render
+
+PLAIN = Table(
+    "a title",
+    "a note",
+    ("method", "model", "mean"),
+    (("mh", "personal", "93.60 ± 0.26"), ("mh", "global", "7.00"), ("local", "personal", "-")),
+)
+NASTY = Table(
+    "<script>alert('x')</script> & more",
+    "5 % of a_b",
+    ("method", "a_b & 10%", "#1 $"),
+    (("[bold]a_b[/bold] | <b>", r"x\y~z^2 {}", "1.00 ± 0.50"),),
+)
+
+
+def test_text_leaves_out_what_repeats_the_line_above() -> None:
+    lines = [line.rstrip() for line in render(PLAIN, "text").splitlines()]
+    assert lines[0] == "a title"
+    assert lines[1].split() == ["method", "model", "mean"]
+    assert [line.split() for line in lines[3:6]] == [
+        ["mh", "personal", "93.60±0.26"],
+        ["global", "7.00"],
+        ["local", "personal", "-"],
+    ]
+    assert lines[4].index("7.00") + 4 == len(lines[3])  # numbers to the right
+    assert lines[6] == "a note"
+    two = Table(
+        "", "", ("a", "b", "c", "n"), (("x", "y", "1", "5"), ("x", "y", "2", "5"), ("z", "y", "2", "5")), left=3
+    )
+    assert [line.split() for line in render(two, "text").splitlines()[2:]] == [
+        ["x", "y", "1", "5"],
+        ["2", "5"],
+        ["z", "y", "2", "5"],
+    ]
+
+
+def test_text_takes_nothing_for_markup() -> None:
+    text = render(NASTY, "text")
+    assert "[bold]a_b[/bold] | <b>" in text
+    assert "<script>alert('x')</script> & more" in text
+    assert ":warning:" in render(Table("", "", ("a",), ((":warning:",),)), "text")
+
+
+def test_text_has_no_line_for_what_is_empty_and_lets_remarks_wrap() -> None:
+    long = "a remark of many words " * 8
+    table = Table("", "", ("lam", "validation", ""), (("15", "90.00", "chosen"), ("1", "diverged", long)), 0, 1)
+    lines = render(table, "text").splitlines()
+    assert lines[0].split() == ["lam", "validation"]
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines[3:]).split()) == f"1 diverged {long.strip()}"
+
+
+def test_a_table_with_many_numbers_is_wider_than_a_terminal_rather_than_cut() -> None:
+    head = ("method", "model", *(f"task{k}" for k in range(10)))
+    table = Table("wide", "", head, (("a-method-with-a-long-name", "personal", *["93.60 ± 0.26"] * 10),))
+    text = render(table, "text")
+    assert text.count("93.60±0.26") == 10
+    assert "a-method-with-a-long-name" in text
+
+
+def test_markdown() -> None:
+    assert render(PLAIN, "markdown").splitlines() == [
+        "a title.",
+        "",
+        "| method | model | mean |",
+        "|---|---|---:|",
+        "| mh | personal | 93.60 ± 0.26 |",
+        "| mh | global | 7.00 |",
+        "| local | personal | - |",
+        "",
+        "a note.",
+    ]
+    assert r"| [bold]a_b[/bold] \| <b> |" in render(NASTY, "markdown")
+
+
+def test_latex_escapes_what_means_something_there() -> None:
+    lines = render(NASTY, "latex").splitlines()
+    assert lines[:3] == ["% <script>alert('x')</script> & more", "% 5 % of a_b", r"\begin{tabular}{llr}"]
+    assert lines[4] == r"method & a\_b \& 10\% & \#1 \$ \\"
+    assert lines[6] == (
+        r"[bold]a\_b[/bold] | <b> & x\textbackslash{}y\textasciitilde{}z\textasciicircum{}2 \{\} & 1.00 $\pm$ 0.50 \\"
+    )
+    assert lines[-1] == r"\end{tabular}"
+    comment = render(Table("a\nb", "", ("m",), ()), "latex").splitlines()[0]
+    assert comment == "% a b"  # a comment ends with its line
+
+
+def test_html_is_escaped() -> None:
+    html = NASTY._repr_html_()
+    assert html == render(NASTY, "html")
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt; &amp; more" in html
+    assert '<td style="text-align: right">1.00 ± 0.50</td>' in html
+    tree = ElementTree.fromstring(f"<div>{html}</div>")
+    assert [cell.text for cell in tree.iter("th")] == list(NASTY.head)
+    assert [cell.text for cell in tree.iter("td")] == list(NASTY.body[0])
+    assert [cell.text for cell in tree.iter("p")] == [NASTY.note]
+
+
+def test_csv_holds_the_numbers_under_one_heading() -> None:
+    assert list(csv.reader(io.StringIO(render(NASTY, "csv")))) == [list(NASTY.head), list(NASTY.body[0])]
+    one, two = (Table("", "", ("a",), (("x",),), numbers=(("task", "std"), (t, None))) for t in ("one", "two"))
+    assert render([one, two], "csv") == "task,std\none,\ntwo,"
+    assert render([one, PLAIN], "csv").splitlines()[:3] == ["task,std", "one,", "method,model,mean"]
+
+
+def test_several_tables_follow_one_another() -> None:
+    assert render([PLAIN, PLAIN], "markdown") == "\n\n".join([render(PLAIN, "markdown")] * 2)
+    assert render([PLAIN, PLAIN], "text") == "\n\n".join([render(PLAIN, "text")] * 2)
+    for format in FORMATS:
+        assert render([PLAIN], format) == render(PLAIN, format)
+        assert not render(PLAIN, format).endswith("\n")
+
+
+def test_a_terminal_gets_the_short_words() -> None:
+    table = Table(
+        "long", "", ("method", "a long heading"), (("mh", "1"),), terminal=Table("s", "", ("m", "a"), (("mh", "1"),))
+    )
+    assert "long" not in render(table, "text")
+    assert "a long heading" in render(table, "html")
+
+
+def test_an_unknown_format() -> None:
+    with pytest.raises(FedpriorError, match=r"unknown format 'htm' \(did you mean 'html'\?\); valid: csv, html, latex"):
+        render(PLAIN, "htm")

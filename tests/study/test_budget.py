@@ -1,0 +1,106 @@
+"""Comparing methods at an equal number of gradients instead of an equal number of rounds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from program import contents, fedprior, refused
+
+import fedprior as fp
+from fedprior.records.runs import RunFolder
+from fedprior.records.schema import Status
+from fedprior.study.program import Program
+
+QUICK = ("--set", "pooled=never", "--set", "metrics=[]")
+BUDGET = ("run", "digits-mclr", "-m", "fedavg", "-m", "mh-released", "--no-local", *QUICK)
+
+
+def test_a_budget_gives_each_method_its_own_rounds(tmp_path: Path) -> None:
+    outcome = fedprior(*BUDGET, "--budget", "gradients=280", "--json", "--out", tmp_path)
+    assert outcome.code == 0, outcome.err
+    summary = json.loads(outcome.out)
+    fedavg, mh = (summary["results"][name] for name in ("fedavg", "mh-released"))
+    assert summary["budget"] == {"gradients": 280}
+    assert (mh["cost"]["gradients"], mh["rounds"]) == (140, 2)
+    assert (fedavg["cost"]["gradients"], fedavg["rounds"]) == (20, 14)  # seven times as many
+    assert fedavg["cost"] == {
+        **{"gradients": 20, "hvps": 0, "forward": 0, "down": 1.0, "up": 1.0, "state": 0.0},
+        "trained_clients_per_round": 4,
+    }
+    for name, rounds in (("fedavg", 14), ("mh-released", 2)):
+        run = RunFolder(tmp_path / "digits-mclr" / name / "0")
+        protocol = run.config["run"]["protocol"]
+        assert (protocol["rounds"], protocol["budget"]) == (rounds, {"gradients": 280})
+        assert run.config["cost"] == summary["results"][name]["cost"]
+        assert run.status == (Status.FINISHED, rounds)
+
+    table = fedprior("table", tmp_path)
+    assert "not of one experiment" not in table.err  # their rounds differ, and are meant to
+    head = " ".join(table.out.split("method")[0].split())
+    assert head.endswith("last round, at 280 gradients for a client that trains every round")
+    assert max(map(len, table.out.splitlines())) <= 80
+    lines = [line.split() for line in table.out.splitlines()]
+    assert next(line for line in lines if "method" in line)[-3:] == ["grads", "rounds", "n"]
+    assert [line[-3:] for line in lines if "personal" in line] == [["20", "14", "1"], ["140", "2", "1"]]
+    markdown = fedprior("table", tmp_path, "--format", "markdown").out.splitlines()
+    assert "gradients per client and round | rounds | seeds |" in markdown[2]
+    assert markdown[-1].endswith("| 140 | 2 | 1 |")
+    flat = list(csv.DictReader(io.StringIO(fedprior("table", tmp_path, "--format", "csv").out)))
+    assert {(r["method"], r["gradients"], r["rounds"]) for r in flat} == {
+        ("fedavg", "20", "14"),
+        ("mh-released", "140", "2"),
+    }
+
+    again = fedprior(*BUDGET, "--budget", "gradients=280", "--json", "--resume", "--out", tmp_path)
+    assert again.out == outcome.out
+    before = contents(tmp_path)
+    refused(
+        fedprior(*BUDGET, "--budget", "gradients=900", "--resume", "--out", tmp_path),
+        "other settings",
+        "budget.gradients: 280 then, 900 now",
+    )
+    assert contents(tmp_path) == before
+    # A run of as many rounds for all is not of the same experiment.
+    plain = fedprior("run", "digits-mclr", "-m", "local", "--rounds", "2", *QUICK, "--out", tmp_path)
+    assert "trains every round" not in plain.out
+    assert "not of one experiment (budget: " in fedprior("table", tmp_path).err
+
+
+def test_a_row_may_have_a_budget_of_its_own() -> None:
+    task = fp.task("digits-mclr", rounds=9)
+    rows = {text: Program(task, fp.Variant.parse(text)) for text in ("fedavg", "fedavg:budget.gradients=100")}
+    assert [program.rounds for program in rows.values()] == [9, 5]
+    within = fp.task("digits-mclr", budget={"gradients": 100})
+    assert Program(within, fp.Variant.parse("fedavg:R=2")).rounds == 50
+    with pytest.raises(fp.FedpriorError, match="rounds and budget both say how long"):
+        Program(within, fp.Variant.parse("fedavg:rounds=3")).rounds  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--budget", "280"], ["--budget '280' is not of the form gradients=N"]),
+        (["--budget", "floats=280"], ["unknown budget 'floats'", "valid: gradients"]),
+        (["--budget", "gradient=280"], ["unknown budget 'gradient'", "did you mean 'gradients'?"]),
+        (["--budget", "gradients=many"], ["budget.gradients: input should be a valid integer", "'many'"]),
+        (["--budget", "gradients=0"], ["budget.gradients: input should be greater than or equal to 1"]),
+        (["--budget", "gradients="], ["budget.gradients: input should be a valid integer"]),
+        (
+            ["--budget", "gradients=119"],
+            ["119 gradients is less than one round of mh, which takes 120", "give at least 120, or leave mh out"],
+        ),
+        (["--budget", "gradients=500", "--rounds", "3"], ["rounds and budget both say how long", "choose one"]),
+        (["--budget", "gradients=500", "--set", "rounds=3"], ["rounds and budget both say how long"]),
+        (["--set", "budget.gradients=500", "--rounds", "3"], ["rounds and budget both say how long"]),
+        (["--set", "budget.floats=5"], ["'budget.gradients' is missing"]),
+        (["--set", "budget.gradients=5", "--set", "budget.floats=5"], ["'budget.floats'", "valid: budget.gradients"]),
+    ],
+    ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
+)
+def test_nonsense_is_refused(tmp_path: Path, arguments: list[str], parts: list[str]) -> None:
+    refused(fedprior("run", "digits-mclr", "-m", "mh", *arguments, "--out", tmp_path / "out"), *parts)
+    assert not list(tmp_path.iterdir())

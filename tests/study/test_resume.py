@@ -1,0 +1,357 @@
+"""A run that was stopped, killed, moved or lengthened ends with the bytes of one that was not."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import kill_run
+import pytest
+import safetensors
+import safetensors.numpy
+from kill_run import Blow
+from program import contents
+from toys import blobs, engine_of, rounds
+
+import fedprior as fp
+from fedprior import files
+from fedprior.methods import make
+from fedprior.records import runs
+from fedprior.records.checkpoint import pack, to_bytes, unpack
+from fedprior.records.runs import RunFolder
+from fedprior.records.schema import Status
+from fedprior.study.program import Program
+from fedprior.study.recorder import run_trial
+from fedprior.study.trial import Trial
+from study.small import run, small_program, stop_after
+
+# -- processes that are killed -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The study of `kill_run`, left alone."""
+    out = tmp_path_factory.mktemp("alone")
+    done = kill_run.start(out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.xdist_group("killed")
+@pytest.mark.parametrize(
+    ("how", "python"),
+    [
+        ("torn", False),
+        pytest.param("renamed", False, marks=SLOW),
+        pytest.param("anytime", False, marks=SLOW),
+        pytest.param("torn", True, marks=SLOW),
+        pytest.param("anytime", True, marks=SLOW),
+    ],
+)
+def test_a_killed_study_resumes_to_the_same_bytes(alone: Path, tmp_path: Path, how: str, python: bool) -> None:
+    """From the command line and from Python alike: both give the records of the study that was left alone."""
+    blow = {
+        "torn": Blow("written", kill_run.ROUNDS + 3, torn=True),  # in the second cell
+        "renamed": Blow("renamed", 4),
+        "anytime": Blow("delay", delay=random.uniform(0, kill_run.duration(alone))),
+    }[how]
+    killed = kill_run.start(tmp_path, blow, python=python)
+    assert killed.returncode == -signal.SIGKILL or how == "anytime"
+    if how != "anytime":
+        left = kill_run.checkpoints(tmp_path)
+        assert left[-1] == ("1/round-00000003.safetensors.tmp" if how == "torn" else "0/round-00000004.safetensors")
+    resumed = kill_run.start(tmp_path, resume=True, python=python)
+    assert resumed.returncode == 0, resumed.stderr
+    assert kill_run.outcome(tmp_path) == kill_run.outcome(alone), str(blow)
+    assert len(kill_run.checkpoints(tmp_path)) == runs.KEPT * len(kill_run.SEEDS)
+
+
+@SLOW
+@pytest.mark.xdist_group("killed")
+def test_ctrl_c_ends_the_round_and_says_how_to_go_on(alone: Path, tmp_path: Path) -> None:
+    stopped = kill_run.start(tmp_path, Blow("renamed", 4, signals=(int(signal.SIGINT),)))
+    assert stopped.returncode == 130
+    assert "--resume" in stopped.stderr.splitlines()[-1]
+    assert "Traceback" not in stopped.stderr
+    assert RunFolder(kill_run.folder(tmp_path)).status == (Status.STOPPED, 5)
+    assert kill_run.start(tmp_path, resume=True).returncode == 0
+    assert kill_run.outcome(tmp_path) == kill_run.outcome(alone)
+
+
+# -- within this process -----------------------------------------------------------------------------------------------
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    """All of a run but its times."""
+    return {name: content for name, content in contents(folder).items() if name != "times.csv"}
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The run that was left alone."""
+    folder = tmp_path_factory.mktemp("once")
+    run(folder)
+    return kept(folder)
+
+
+def test_stopping_after_every_round_changes_nothing(tmp_path: Path, once: dict[str, bytes]) -> None:
+    for n in range(1, 6):
+        result = run(tmp_path, resume=True, **stop_after(n))
+        assert (result.finished, int(result.state.round)) == (False, n)
+        assert RunFolder(tmp_path).status == (Status.STOPPED, n)
+    result = run(tmp_path, resume=True)
+    assert result.finished
+    assert kept(tmp_path) == once
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == [
+        "round-00000005.safetensors",
+        "round-00000006.safetensors",
+    ]
+    assert [row.round for row in RunFolder(tmp_path).rows("times.csv")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_finished_run_is_reused_untouched(tmp_path: Path) -> None:
+    first = run(tmp_path)
+    before = contents(tmp_path)
+    again = run(tmp_path, resume=True, watch=lambda p: None)
+    assert contents(tmp_path) == before
+    assert again.record.rows == first.record.rows
+    assert again.accuracy() == first.accuracy()
+    to_host = (
+        first.trial.program.engine.placement.to_host
+    )  # idle slots are filled by a restored state, and do not matter
+    assert to_bytes(to_host(again.state)) == to_bytes(to_host(first.state))
+
+
+@pytest.mark.parametrize("settings", [{}, {"eval_every": 4, "validation": 0.2}], ids=["plain", "sparse"])
+def test_a_run_made_longer_equals_one_of_that_length(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """The shorter run's last round was evaluated (and pooled) only because it was the last; the longer has no such rows."""
+    run(tmp_path / "long", rounds=6, **settings)
+    run(tmp_path / "short", rounds=3, **settings)
+    short = RunFolder(tmp_path / "short").rows("metrics.csv")
+    assert (3, "personal", "pooled") in {row[:3] for row in short}
+    result = run(tmp_path / "short", rounds=6, resume=True, **settings)
+    assert kept(tmp_path / "short") == kept(tmp_path / "long")
+    assert [row.round for row in result.record.rows if row[1:4] == ("personal", "own", "mean")] == (
+        [1, 2, 3, 4, 5, 6] if not settings else [4, 6]
+    )
+
+
+def test_a_run_cannot_end_before_where_it_is(tmp_path: Path) -> None:
+    run(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(
+        fp.FedpriorError, match="at round 6 of 6 already and cannot end at rounds = 3; give more rounds"
+    ):
+        run(tmp_path, rounds=3, resume=True)
+    assert contents(tmp_path) == before
+    run(tmp_path / "stopped", **stop_after(3))
+    with pytest.raises(fp.FedpriorError, match="at round 3 of 6"):  # the last round's own evaluation could not be had
+        run(tmp_path / "stopped", rounds=3, resume=True)
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped", "empty"])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path, once: dict[str, bytes], how: str) -> None:
+    run(tmp_path, **stop_after(4))
+    newest = tmp_path / "checkpoints" / "round-00000004.safetensors"
+    whole = newest.read_bytes()
+    flipped = whole[:-1] + bytes([whole[-1] ^ 1])  # one bit of a number: nothing but the checksum sees it
+    newest.write_bytes({"cut": whole[: len(whole) // 2], "flipped": flipped, "empty": b""}[how])
+    seen: list[int] = []
+    result = run(tmp_path, resume=True, watch=lambda p: seen.append(p.round))
+    assert seen == [3, 4, 5, 6]
+    assert result.warnings == ["checkpoint round-00000004.safetensors is damaged; going on from round 3"]
+    assert kept(tmp_path) == once
+
+
+def test_without_any_whole_checkpoint_a_run_starts_anew(tmp_path: Path, once: dict[str, bytes]) -> None:
+    run(tmp_path, **stop_after(4))
+    for path in (tmp_path / "checkpoints").iterdir():
+        path.write_bytes(b"nonsense")
+    assert len(run(tmp_path, resume=True).warnings) == 2
+    assert kept(tmp_path) == once
+
+
+@pytest.mark.parametrize(
+    "tail", ["5,perso", "5,personal,own,mean,1", "\0\0\0\0\n", "\n", "junk,a,b,c,d,e\n", '5,"personal', b"\xff\xfe\n"]
+)
+def test_half_written_lines_are_cut(tmp_path: Path, once: dict[str, bytes], tail: str | bytes) -> None:
+    run(tmp_path, **stop_after(4))
+    for table in ("metrics.csv", "clients.csv", "times.csv"):
+        with open(tmp_path / table, "ab") as file:
+            file.write(tail if isinstance(tail, bytes) else tail.encode())
+    run(tmp_path, resume=True)
+    assert kept(tmp_path) == once
+    assert [row.round for row in RunFolder(tmp_path).rows("times.csv")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_damaged_line_of_a_round_that_is_run_again_is_replaced(tmp_path: Path, once: dict[str, bytes]) -> None:
+    run(tmp_path, **stop_after(4))
+    (tmp_path / "checkpoints" / "round-00000004.safetensors").unlink()
+    for table in ("metrics.csv", "clients.csv"):
+        text = (tmp_path / table).read_text()
+        assert text.count("\n4,") > 2
+        (tmp_path / table).write_text(text.replace("\n4,personal", "\n4,impersonal"))
+    run(tmp_path, resume=True)
+    assert kept(tmp_path) == once
+
+
+@pytest.mark.parametrize("table", ["metrics.csv", "clients.csv"])
+@pytest.mark.parametrize("how", ["all", "one", "damaged", "head"])
+def test_lost_rows_are_told(tmp_path: Path, table: str, how: str) -> None:
+    """No run goes on with a hole in its records."""
+    run(tmp_path, **stop_after(4))
+    text = (tmp_path / table).read_text()
+    lines = text.splitlines(keepends=True)
+    second = [line for line in lines if line.startswith("2,")]
+    hurt = {
+        "all": "".join(line for line in lines if line not in second),
+        "one": text.replace(second[-1], ""),
+        "damaged": text.replace(second[-1], second[-1].replace("2,", "3,", 1)),  # only the checksum tells
+        "head": text[1:],
+    }[how]
+    (tmp_path / table).write_text(hurt)
+    t = 1 if how == "head" else 2
+    with pytest.raises(fp.FedpriorError, match=rf"{table} has lost rows of round {t}; start anew with --overwrite"):
+        run(tmp_path, resume=True)
+
+
+def test_another_environment_warns_and_goes_on(tmp_path: Path, once: dict[str, bytes]) -> None:
+    run(tmp_path, **stop_after(4))
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    config["environment"]["jaxlib"] = "0.0.1"
+    path.write_text(json.dumps(config))
+    result = run(tmp_path, resume=True)
+    assert len(result.warnings) == 1
+    assert result.warnings[0].startswith("resuming with another jaxlib: '0.0.1' then, ")
+    assert (tmp_path / "metrics.csv").read_bytes() == once["metrics.csv"]
+
+
+def test_other_settings_are_refused_untouched(tmp_path: Path) -> None:
+    run(tmp_path, **stop_after(2))
+    before = contents(tmp_path)
+    with pytest.raises(fp.FedpriorError, match=r"a run of other settings \(seed: 0 then, 1 now\); use another --out"):
+        run(tmp_path, 1, resume=True)
+    variant = fp.Variant.of("meg", {"R": 2, "K": 2, "lam": 7}, name="meg R=2 K=2")
+    other = Trial(Program(small_program().task, variant), 0)
+    with pytest.raises(fp.FedpriorError, match=r"variant\.settings\.lam: 15.0 then, 7.0 now"):
+        run_trial(other, tmp_path, resume=True)
+    with pytest.raises(
+        fp.FedpriorError, match="already holds a run; --resume goes on with it, --overwrite replaces it"
+    ):
+        run(tmp_path)
+    assert contents(tmp_path) == before
+
+
+def test_overwriting_leaves_nothing_of_the_old_run(tmp_path: Path, once: dict[str, bytes]) -> None:
+    run(tmp_path, rounds=6, eval_every=4, validation=0.2)
+    result = run(tmp_path, overwrite=True, **stop_after(1))
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["round-00000001.safetensors"]
+    assert {row.round for row in result.record.rows} == {1}
+    run(tmp_path, resume=True)
+    assert kept(tmp_path) == once
+
+
+def test_a_kill_while_overwriting_leaves_no_states_for_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: dict[str, bytes]
+) -> None:
+    """Whichever file was the last to be replaced, no run goes on from a state of another."""
+
+    class Killed(BaseException):
+        pass
+
+    for count in (1, 2, 3, 4):
+        folder, met = tmp_path / str(count), 0
+        run(folder, rounds=6, eval_every=4, validation=0.2)
+
+        def moment(where: str, path: Path, count: int = count) -> None:
+            nonlocal met
+            met += 1
+            if met == count:
+                raise Killed
+
+        with monkeypatch.context() as patched:
+            patched.setattr(files, "moment", moment)
+            with pytest.raises(Killed):
+                run(folder, overwrite=True)
+        assert not list((folder / "checkpoints").glob("*"))
+        run(folder, overwrite=True)
+        assert kept(folder) == once
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("where", "named"),
+    [
+        ("append", "metrics.csv"),
+        ("fsync", "metrics.csv"),
+        ("checkpoint", "round-00000003.safetensors"),
+        ("rename", "round-00000003.safetensors"),
+    ],
+)
+def test_a_full_disk_is_told_and_the_run_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: dict[str, bytes], where: str, named: str
+) -> None:
+    full = False
+
+    def watch(progress: Any) -> None:
+        nonlocal full
+        full = progress.round == 2
+
+    def until_full(real: Callable[..., Any], error: Exception = FULL) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if full:
+                raise error
+            return real(*args, **kwargs)
+
+        return call
+
+    def half(name: Any, mode: str = "r", **options: Any) -> Any:
+        file = open(name, mode, **options)  # noqa: SIM115
+        if full and mode == "a":
+            file.write("3,personal,ow")
+            file.close()
+            raise FULL
+        return file
+
+    with monkeypatch.context() as patched:
+        if where == "append":
+            patched.setattr(runs, "open", half, raising=False)
+        elif where == "checkpoint":
+            error = safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
+            patched.setattr(safetensors.numpy, "save_file", until_full(safetensors.numpy.save_file, error))
+        else:
+            name = {"fsync": "fsync", "rename": "replace"}[where]
+            patched.setattr(os, name, until_full(getattr(os, name)))
+        with pytest.raises(fp.FedpriorError, match=f"cannot write .*{named}: .*No space left.*; free some space or"):
+            run(tmp_path, watch=watch)
+    assert not list(tmp_path.rglob("*.tmp"))
+    run(tmp_path, resume=True)
+    assert kept(tmp_path) == once
+
+
+def test_a_state_moves_between_one_device_and_two() -> None:
+    problem, data = blobs()
+    engines = [
+        engine_of(problem, make("mh", R=2, K=2), data, batch_size=8, aggregated=3, devices=jax.devices()[:devices])
+        for devices in (1, 2)
+    ]
+    reference = to_bytes(engines[0].placement.to_host(rounds(engines[0], 4)))
+    for first, second in (engines, engines[::-1]):
+        state = first.placement.to_host(rounds(first, 2))
+        moved = second.placement.from_host(unpack(pack(state), second.host_template()))
+        for _ in range(2):
+            moved, _ = second.step(moved)
+        assert to_bytes(second.placement.to_host(moved)) == reference

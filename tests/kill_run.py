@@ -41,13 +41,13 @@ study.run(sys.argv[2], resume="--resume" in sys.argv, checkpoint_seconds=0)
 
 
 class Blow(NamedTuple):
-    """When a run is hit: at the ``count``-th moment ``where`` of replacing a file, or ``delay`` after its first files.
+    """When a run is hit: at the ``nth`` moment ``where`` of replacing a file, or ``delay`` after its first files.
 
     ``torn`` cuts the half-written file in two first, as a kill in the middle of the write would.
     """
 
     where: str  # written (not yet renamed), renamed, or delay
-    count: int = 1
+    nth: int = 1
     delay: float = 0.0
     only: str = ".safetensors"  # of which files ("" for all)
     torn: bool = False
@@ -58,7 +58,7 @@ class Blow(NamedTuple):
             return f"{self.delay:.2f} s after the start"
         state = "half of" if self.torn else "all of"
         moment = f"{state} it written, not renamed" if self.where == "written" else "right after the rename"
-        return f"file {self.count} of '*{self.only}', {moment}"
+        return f"file {self.nth} of '*{self.only}', {moment}"
 
 
 def strike(blow: Blow) -> None:
@@ -72,7 +72,7 @@ def strike(blow: Blow) -> None:
         if where != blow.where or not path.name.endswith(blow.only):
             return
         met += 1
-        if met == blow.count:
+        if met == blow.nth:
             if blow.torn:
                 half = path.with_name(path.name + ".tmp")
                 os.truncate(half, half.stat().st_size // 2)

@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
     err: str
 
 
-def fedprior(*arguments: str | Path) -> Outcome:
+def fedprior(*arguments: object) -> Outcome:
     """Run ``fedprior ARGUMENTS`` in this process, on a terminal of 80 columns that is no terminal."""
     out, err = io.StringIO(), io.StringIO()
     argv = patch.object(sys, "argv", ["fedprior", *map(str, arguments)])

@@ -42,7 +42,7 @@ def test_json_files_say_what_is_wrong_with_them(tmp_path: Path) -> None:
 
 def test_digests_see_types_shapes_names_and_content() -> None:
     zeros = np.zeros((2, 3), np.float32)
-    others = [zeros.T, zeros.astype(np.float64), zeros.view(np.int32), zeros + 1]
+    others: list[np.ndarray] = [zeros.T, zeros.astype(np.float64), zeros.view(np.int32), zeros + 1]
     assert len({array_digest(array) for array in (zeros, *others)}) == 5
     assert array_digest(zeros) == array_digest(np.asfortranarray(zeros))
     assert arrays_digest({"a": zeros, "b": zeros + 1}) == arrays_digest({"b": zeros + 1, "a": zeros})

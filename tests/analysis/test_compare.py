@@ -271,7 +271,7 @@ def test_what_cannot_be_paired_is_refused() -> None:
         assert all(part in str(error.value) for part in parts), error.value
 
     refuses([local], "a comparison needs two methods and there are only runs of local")
-    refuses([local, mh], "unknown method 'mhh' (did you mean 'mh'?); valid: local, mh", against="mhh")
+    refuses([local, mh], "unknown row 'mhh' (did you mean 'mh'?); valid: local, mh", against="mhh")
     refuses([local, mh], "unknown round 'lats' (did you mean 'last'", choice="lats")
     refuses([local, mh], "unknown model 'both'", model="both")
     without = ("no accuracy of its personal models on validation samples", "--set validation=0.2")

@@ -8,9 +8,11 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from program import Outcome, contents, fedprior, refused
 
+import fedprior as fp
 from cli.commands import COMPARE, ROWS
 
 pytestmark = pytest.mark.xdist_group("cli")  # one worker makes the comparison that all of them look at
@@ -75,31 +77,25 @@ def test_other_metrics(compared: tuple[Path, Outcome]) -> None:
     refused(fedprior("table", folder, "--metric", "f1"), "unknown metric 'f1'", "macro_f1")
 
 
-TASK = """
-rounds = 1
-pooled = "never"
-data = {source = "digits"}
-partition = {kind = "iid", clients = 4}
-model = {name = "mclr"}
-"""
-
-
 def test_rows_against_tasks(compared: tuple[Path, Outcome], tmp_path: Path) -> None:
-    folder, outcome = compared
-    (tmp_path / "other.toml").write_text(TASK)
-    other = fedprior("run", tmp_path / "other.toml", "-m", "fedavg", "--set", "R=2", "--json", "--out", tmp_path)
-    assert other.code == 0, other.err
-    results = {"digits-mclr": json.loads(outcome.out)["results"], "other": json.loads(other.out)["results"]}
+    folder, _ = compared
+    for row in ("local", "fedavg"):  # one seed of two rows, as if it were another task's
+        shutil.copytree(folder / row / "0", tmp_path / row / "0")
+        path = tmp_path / row / "0" / "config.json"
+        config = json.loads(path.read_text())
+        config["run"]["task"]["name"] = "other"
+        path.write_text(json.dumps(config))
     table = fedprior("table", folder, tmp_path, "--tasks")
     assert (table.code, table.err) == (0, "")
     lines = [line.split() for line in table.out.splitlines()]
     assert ["method", "model", "digits-mclr", "other", "Avg", "Std"] in lines
+    summaries = fp.Results.read(folder, tmp_path).summary()
     for row in ("local", "fedavg"):
-        means = [
-            of[row]["metrics"]["accuracy"]["personal"]["own"]["weighted"]["last"]["mean"] for of in results.values()
-        ]
+        numbers = [of[row]["metrics"]["accuracy"]["personal"]["own"]["weighted"]["last"] for of in summaries.values()]
+        assert [number["seeds"] for number in numbers] == [[0, 1], [0]]
         (line,) = (line for line in lines if line[:2] == [row, "personal"])
-        assert line[-2] == f"{sum(means) / 2:.2f}"
+        means = [number["mean"] for number in numbers]
+        assert line[-2:] == [f"{np.mean(means):.2f}", f"{np.std(means, ddof=1):.2f}"]
     (line,) = (line for line in lines if line[:2] == ["mh", "personal"])
     assert line[-3:] == ["-", "-", "-"]  # it was not run on both
     f1 = fedprior("table", folder, tmp_path, "--tasks", "--metric", "macro_f1", "--format", "markdown")

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from toys import SIZES, blobs, engine_of, rounds, view
@@ -84,7 +85,7 @@ def test_mapped_over_clients_is_bit_equal_to_one_client_at_a_time(name: str, mod
         before = copy(state)
         run = jax.random.wrap_key_data(before.seed)
         select = find_selection(e.selection)
-        ids = np.sort(np.array(select(key_for(run, Purpose.SELECT, t), np.int32(t), e.samples.size, S)))
+        ids = np.sort(np.array(select(key_for(run, Purpose.SELECT, t), jnp.int32(t), jnp.asarray(e.samples.size), S)))
         alone = {i: copy(e.one_client(state, i)) for i in range(N)}
         state, _ = e.step(state)
         after = copy(state)

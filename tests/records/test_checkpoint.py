@@ -68,7 +68,10 @@ def test_a_file_that_is_not_what_was_written_is_not_read(tmp_path: Path) -> None
 
 
 def test_old_names_are_checked_as_they_were_written_and_read_as_they_are_called_now(tmp_path: Path) -> None:
-    arrays = {".round": np.int32([3]), ".clients['theta'].tree.head.weight": np.ones(2, np.float32)}
+    arrays: dict[str, np.ndarray] = {
+        ".round": np.array([3], np.int32),
+        ".clients['theta'].tree.head.weight": np.ones(2, np.float32),
+    }
     path = tmp_path / "old.safetensors"
     safetensors.numpy.save_file(arrays, path, metadata={"sha256": arrays_digest(arrays)})
     read = checkpoint.read(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def run(folder: Path | None, seed: int = 0, row: str = "meg:R=2,K=2", **options:
     return run_trial(trial, folder, checkpoint_seconds=0, **options)
 
 
-def stop_after(n: int) -> dict[str, Callable[..., Any]]:
+def stop_after(n: int) -> dict[str, Any]:
     """Options that stop a run after round n."""
     seen: list[int] = []
     return {"watch": lambda p: seen.append(p.round), "should_stop": lambda: seen[-1] == n - 1}

@@ -128,7 +128,7 @@ def test_joining_by_hand_gives_the_same(joined: Joined, name: str) -> None:
         if w is None:
             assert (2, model, "own") not in result.scores
             continue
-        logits = np.asarray(problem.logits(w, test.x[own]))
+        logits = np.asarray(problem.logits(w, jnp.asarray(test.x[own])))
         score = result.scores[2, model, "own"]
         assert score.sums["accuracy"][k] == np.sum(logits.argmax(1) == test.y[own])
         log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
@@ -206,10 +206,10 @@ def test_who_is_held_out() -> None:
     assert plain.newcomers is None
     assert held.newcomers is not None
     assert repr(held) == "Task('digits-mclr': 16 clients and 4 newcomers, 10 classes)"
-    for part in (held.federation, held.newcomers):  # each client has what it would have among all
+    for group in (held.federation, held.newcomers):  # each client has what it would have among all
         for name in ("train", "test", "validation"):
-            mine, all_of_them = getattr(part, name), getattr(plain.federation, name)
-            for k, i in enumerate(part.numbers):
+            mine, all_of_them = getattr(group, name), getattr(plain.federation, name)
+            for k, i in enumerate(group.numbers):
                 a = mine.x[mine.start[k] : mine.start[k] + mine.size[k]]
                 b = all_of_them.x[all_of_them.start[i] : all_of_them.start[i] + all_of_them.size[i]]
                 assert np.array_equal(a, b)

@@ -50,7 +50,8 @@ def test_every_metric_is_recorded_for_all_and_for_each(results: list[fp.Result])
     record = results[0].record
     names = {"accuracy", "nll", "balanced_accuracy", "macro_f1", "brier", "ece"}
     assert set(record.metrics) == names
-    assert all(set(row.values) == names for row in (*record.rows, *record.clients))
+    assert all(set(row.values) == names for row in record.rows)
+    assert all(set(row.values) == names for row in record.clients)
     own = [row for row in record.clients if row[:3] == (4, "personal", "own")]
     assert [row.client for row in own] == [0, 1, 2, 3, 4]
     assert [row.samples for row in own] == results[0].scores[4, "personal", "own"].count.tolist()

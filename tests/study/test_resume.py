@@ -120,10 +120,13 @@ def test_stopping_after_every_round_changes_nothing(tmp_path: Path, once: dict[s
 
 
 def test_a_finished_run_is_reused_untouched(tmp_path: Path) -> None:
+    def written() -> dict[str, int]:
+        return {str(path): path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
     first = run(tmp_path)
-    before = contents(tmp_path)
+    before, when = contents(tmp_path), written()
     again = run(tmp_path, resume=True, watch=lambda p: None)
-    assert contents(tmp_path) == before
+    assert (contents(tmp_path), written()) == (before, when)
     assert again.record.rows == first.record.rows
     assert again.accuracy() == first.accuracy()
     to_host = (

@@ -222,9 +222,8 @@ def test_settings_that_make_no_sense(rows: Any, settings: dict[str, Any], messag
 
 
 def test_settings_reach_all_rows_and_a_row_s_own_go_before() -> None:
-    study = fp.Study(
-        small_task(), ["local", "mh", "mh:lam=2,beta=3,rounds=5"], rounds=4, beta=2, fine_tune=1, **{"lambda": 7}
-    )
+    settings: dict[str, Any] = {"rounds": 4, "beta": 2, "fine_tune": 1, "lambda": 7}
+    study = fp.Study(small_task(), ["local", "mh", "mh:lam=2,beta=3,rounds=5"], **settings)
     local, mh, own = study.programs
     assert [program.protocol.rounds for program in study.programs] == [4, 4, 5]
     assert [getattr(program.method, "lam", None) for program in study.programs] == [None, 7.0, 2.0]

@@ -102,10 +102,10 @@ def test_cells_share_a_program_and_agree_with_plain_runs(
         100 * expected.sums["accuracy"].sum() / expected.count.sum(), abs=0.5
     )
     assert np.abs(found.sums["nll"] - other.scores[4, "personal", "validation"].sums["nll"]).max() > 1e-3
-    train = program.engine._all if program.engine.participation == "all" else program.engine._sampled
+    train: Any = program.engine._all if program.engine.participation == "all" else program.engine._sampled
     assert program.validator is not None
-    compiled = (train, program.engine._merge, program.validator._own)
-    assert [f._cache_size() for f in compiled] == [1, 1, 1]  # type: ignore[attr-defined]
+    compiled: tuple[Any, ...] = (train, program.engine._merge, program.validator._own)
+    assert [f._cache_size() for f in compiled] == [1, 1, 1]
     assert "_own" not in vars(program.evaluator)  # the test was not looked at
     config = trials[-1].config()["run"]
     assert config["numbers_as_data"] == list(program.data)
@@ -209,7 +209,7 @@ def test_a_stopped_sweep_goes_on_and_a_larger_one_computes_what_is_new(tmp_path:
     # Before the first seed's run, in its rounds, before the second's, and then in that.
     asked = iter([False, False, False, False, False, True])
     stopped = sweep_of("pfedme", {"lam": [1, 4]}, seeds=2, alpha=0.1)
-    stopped._shared = whole._shared  # type: ignore[misc]
+    stopped._shared = whole._shared
     assert not stopped.try_all(tmp_path / "parts", should_stop=lambda: next(asked))
     states = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.safetensors")}
     assert len(states) == 1  # where it goes on; the finished runs need none

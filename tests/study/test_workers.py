@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -54,7 +53,11 @@ def echo(job: dict[str, Any]) -> dict[str, Any]:
 
     if job.get("end"):
         os._exit(3)
-    return {"pid": os.getpid(), "devices": jax.config.jax_num_cpu_devices, "flags": os.environ.get("XLA_FLAGS", "")}
+    return {
+        "pid": os.getpid(),
+        "devices": jax.config.values["jax_num_cpu_devices"],
+        "flags": os.environ.get("XLA_FLAGS", ""),
+    }
 
 
 class Inside(Executor):
@@ -93,7 +96,7 @@ def test_a_worker_takes_and_returns_plain_data(alone: tuple[Path, Results], tmp_
     assert json.loads(json.dumps(wild)) == wild
     assert (wild["status"], wild["message"].split(":")[0]) == (
         "diverged",
-        "pfedme alpha=1000000000 diverged in round 1",
+        "pfedme alpha=1e+09 diverged in round 1",
     )
 
 
@@ -140,7 +143,7 @@ def test_a_crashed_cell_loses_no_other(
 def test_a_cell_that_diverges_loses_no_other(tmp_path: Path) -> None:
     results = study(["pfedme:alpha=1e9", "local"], 1, K=2).run(tmp_path, executor=Inside())
     assert [record.variant for record in results.records] == ["local"]
-    assert results.diverged[0].startswith("pfedme alpha=1000000000 diverged in round 1")
+    assert results.diverged[0].startswith("pfedme alpha=1e+09 diverged in round 1")
 
 
 def test_what_cannot_travel_is_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -215,7 +218,7 @@ def test_a_killed_process_loses_one_cell(alone: tuple[Path, Results], tmp_path: 
 
 
 @pytest.mark.slow
-def test_processes_are_asked_to_stop_and_go_on_later(alone: tuple[Path, Results], tmp_path: Path) -> None:
+def test_processes_are_asked_to_stop(tmp_path: Path) -> None:
     begun: list[str] = []
 
     def watch(cell: Cell, progress: Progress | None) -> None:
@@ -234,13 +237,11 @@ def test_processes_are_asked_to_stop_and_go_on_later(alone: tuple[Path, Results]
 @pytest.mark.slow
 def test_the_command_line_shares_out_the_cores(alone: tuple[Path, Results], tmp_path: Path) -> None:
     given = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-    begun = time.monotonic()
     done = fedprior(
         *("run", "digits-mclr", "-m", "local", "-m", "fedavg", "--seeds", 2, *given, "--workers", 2),
         *("--checkpoint-seconds", 0, "--out", tmp_path),
     )
     assert done.code == 0, done.err
-    assert time.monotonic() > begun
     assert "fedavg, seed 1" in done.err
     records = {name: c for name, c in kept(tmp_path).items() if not name.endswith((".png", "summary.json"))}
     assert records == kept(alone[0])

@@ -132,7 +132,7 @@ def compare(
     if against is None:
         against = LOCAL if LOCAL in by_variant else next(iter([*local, *by_variant]))
     elif against not in by_variant:
-        raise unknown("method", against, by_variant)
+        raise unknown("row", against, by_variant)
     if not local:
         warn(f"{task} has no Local-only runs; the reference is {against}; add them with: fedprior run {task} -m local")
 

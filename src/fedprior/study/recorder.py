@@ -74,8 +74,10 @@ def run_trial(
     except Diverged as error:
         run.set_status(Status.DIVERGED, error.round)
         raise
-    finished = int(result.state.round) >= rounds
-    run.set_status(Status.FINISHED if finished else Status.STOPPED, int(result.state.round))
+    at = int(result.state.round)
+    status = Status.FINISHED if at >= rounds else Status.STOPPED
+    if not isinstance(run, RunFolder) or run.status != (status, at):  # a finished run that is reused is not touched
+        run.set_status(status, at)
     return result
 
 

@@ -109,8 +109,9 @@ class Study:
         programs = []
         for task in self.tasks:
             for row, given in zip(self.rows, self.variants, strict=True):
+                program = Program(task, self._fitting(task, row, given))
+                assert isinstance(program.method, Method)  # settings that are not valid are refused for every row
                 try:
-                    program = Program(task, self._fitting(task, row, given))
                     program.check()
                 except FedpriorError as error:
                     if row.name not in self.optional:

@@ -173,12 +173,9 @@ def run_jobs(
         if should_stop():
             if isinstance(executor, Pool):
                 executor.ask_to_stop()
-            for future in waiting:
-                future.cancel()
-        for future in done:
+            waiting = {future: cell for future, cell in waiting.items() if not future.cancel()}
+        for future in done & waiting.keys():
             cell = waiting.pop(future)
-            if future.cancelled():
-                continue
             by_folder.pop(str(cell.folder))
             outcome = _outcome(future)
             for text in outcome["warnings"]:

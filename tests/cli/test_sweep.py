@@ -13,12 +13,12 @@ from program import fedprior, refused
 
 from fedprior.records.runs import RunFolder
 
-QUICK = ("--rounds", "2", "--set", "R=2", "--set", "K=2")
+QUICK = ("--rounds", "2", "--set", "R=2", "--set", "K=2", "--set", "metrics=[]")
 
 
 def test_the_command_chooses_and_tells_how_to_use_the_choice(tmp_path: Path) -> None:
     command = ("sweep", "digits-mclr", "-m", "pfedme", "-m", "fedavg", *QUICK, "--set", "alpha_m=0.1", "--seeds", "2")
-    grid = ("--grid", "lambda=0.5,1e30,15", "--grid", "start=w,theta")
+    grid = ("--grid", "lambda=0.5,1e30,15", "--grid", "start=w,theta", "--set", "beta=2")
     first = fedprior(*command, *grid, "--out", tmp_path, "--json", "--parallel", tmp_path / "mine.svg")
     assert first.code == 0, first.err
     summary = json.loads(first.out)
@@ -51,6 +51,7 @@ def test_the_command_chooses_and_tells_how_to_use_the_choice(tmp_path: Path) -> 
     assert {key: settings[key] for key in best["setting"]} == best["setting"]
     assert (used["task"]["validation"], used["protocol"]["rounds"]) == (0, 2)
     assert (settings["R"], settings["alpha_m"]) == (2, 0.1)
+    assert used["variant"]["wrappers"] == {"beta": 2.0}
     assert "alpha_m" not in summary["methods"]["fedavg"]["command"]
 
     shown = fedprior(*command, *grid, "--out", tmp_path)  # all of it is reused

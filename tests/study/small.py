@@ -17,9 +17,9 @@ from fedprior.study.trial import Trial
 
 
 @functools.cache
-def small_task(**settings: Any) -> fp.Task:
-    """Three classes on five clients; a tuple stands for a list, which no cache can look up."""
-    rng = np.random.default_rng(0)
+def small_task(draw: int = 0, **settings: Any) -> fp.Task:
+    """Three classes on five clients, other samples for each ``draw``; a tuple stands for a list, to be looked up."""
+    rng = np.random.default_rng(draw)
     y = rng.integers(0, 3, 120)
     x = (2 * np.eye(3)[y] + rng.normal(size=(120, 3))).astype(np.float32)
     lists = {key: list(value) for key, value in settings.items() if isinstance(value, tuple)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,11 @@ def test_a_budget_gives_each_method_its_own_rounds(tmp_path: Path) -> None:
     )
     assert contents(tmp_path) == before
     # A run of as many rounds for all is not of the same experiment.
-    plain = fedprior("run", "digits-mclr", "-m", "local", "--rounds", "2", *QUICK, "--out", tmp_path)
-    assert "trains every round" not in plain.out
+    shutil.copytree(tmp_path / "digits-mclr" / "fedavg", tmp_path / "digits-mclr" / "plain")
+    config = RunFolder(tmp_path / "digits-mclr" / "plain" / "0").config
+    config["run"]["protocol"]["budget"], config["run"]["variant"]["name"] = None, "plain"
+    (tmp_path / "digits-mclr" / "plain" / "0" / "config.json").write_text(json.dumps(config))
+    assert "trains every round" not in fedprior("table", tmp_path / "digits-mclr" / "plain").out
     assert "not of one experiment (budget: " in fedprior("table", tmp_path).err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import random
@@ -30,7 +31,8 @@ from fedprior.records.schema import Status
 from fedprior.study.program import Program
 from fedprior.study.recorder import run_trial
 from fedprior.study.trial import Trial
-from study.small import run, small_program, stop_after
+from study.small import run as run_small
+from study.small import small_program, stop_after
 
 # -- processes that are killed -----------------------------------------------------------------------------------------
 
@@ -91,6 +93,9 @@ def test_ctrl_c_ends_the_round_and_says_how_to_go_on(alone: Path, tmp_path: Path
 # -- within this process -----------------------------------------------------------------------------------------------
 
 
+run = functools.partial(run_small, validation=0.2)
+
+
 def kept(folder: Path) -> dict[str, bytes]:
     """All of a run but its times."""
     return {name: content for name, content in contents(folder).items() if name != "times.csv"}
@@ -135,7 +140,7 @@ def test_a_finished_run_is_reused_untouched(tmp_path: Path) -> None:
     assert to_bytes(to_host(again.state)) == to_bytes(to_host(first.state))
 
 
-@pytest.mark.parametrize("settings", [{}, {"eval_every": 4, "validation": 0.2}], ids=["plain", "sparse"])
+@pytest.mark.parametrize("settings", [{}, {"eval_every": 4}], ids=["plain", "sparse"])
 def test_a_run_made_longer_equals_one_of_that_length(tmp_path: Path, settings: dict[str, Any]) -> None:
     """The shorter run's last round was evaluated (and pooled) only because it was the last; the longer has no such rows."""
     run(tmp_path / "long", rounds=6, **settings)
@@ -246,7 +251,7 @@ def test_other_settings_are_refused_untouched(tmp_path: Path) -> None:
     with pytest.raises(fp.FedpriorError, match=r"a run of other settings \(seed: 0 then, 1 now\); use another --out"):
         run(tmp_path, 1, resume=True)
     variant = fp.Variant.of("meg", {"R": 2, "K": 2, "lam": 7}, name="meg R=2 K=2")
-    other = Trial(Program(small_program().task, variant), 0)
+    other = Trial(Program(small_program(validation=0.2).task, variant), 0)
     with pytest.raises(fp.FedpriorError, match=r"variant\.settings\.lam: 15.0 then, 7.0 now"):
         run_trial(other, tmp_path, resume=True)
     with pytest.raises(
@@ -257,7 +262,7 @@ def test_other_settings_are_refused_untouched(tmp_path: Path) -> None:
 
 
 def test_overwriting_leaves_nothing_of_the_old_run(tmp_path: Path, once: dict[str, bytes]) -> None:
-    run(tmp_path, rounds=6, eval_every=4, validation=0.2)
+    run(tmp_path, rounds=6, eval_every=4)
     result = run(tmp_path, overwrite=True, **stop_after(1))
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["round-00000001.safetensors"]
     assert {row.round for row in result.record.rows} == {1}
@@ -275,7 +280,7 @@ def test_a_kill_while_overwriting_leaves_no_states_for_the_next_run(
 
     for count in (1, 2, 3, 4):
         folder, met = tmp_path / str(count), 0
-        run(folder, rounds=6, eval_every=4, validation=0.2)
+        run(folder, rounds=6, eval_every=4)
 
         def moment(where: str, path: Path, count: int = count) -> None:
             nonlocal met

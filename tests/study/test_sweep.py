@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from program import contents, fedprior
+from program import contents
 from toys import rounds
 
 import fedprior as fp
@@ -21,7 +19,6 @@ from fedprior.core.hyper import hyper
 from fedprior.core.method import Method
 from fedprior.methods.fedavg import FedAvg
 from fedprior.methods.pfedme import PFedMe
-from fedprior.records.runs import RunFolder
 from fedprior.study import study as study_module
 from fedprior.study.program import Program, traceable
 from fedprior.study.recorder import run_trial
@@ -253,70 +250,3 @@ def test_old_cells_start_anew_and_this_is_said(tmp_path: Path, ran: list[str]) -
     assert told == [f"{place} holds runs of an older version (1), which are not reused: their cells start anew"]
     assert ran == ["pfedme lam=1 seed=0", "pfedme lam=4 seed=0"]
     assert contents(old) == before
-
-
-# -- the program -------------------------------------------------------------------------------------------------------
-
-QUICK = ("--rounds", "2", "--set", "R=2", "--set", "K=2", "--set", "metrics=[]")
-
-
-def test_the_command_chooses_and_tells_how_to_use_the_choice(tmp_path: Path) -> None:
-    command = ("sweep", "digits-mclr", "-m", "pfedme", "-m", "fedavg", *QUICK, "--set", "alpha_m=0.1", "--seeds", "2")
-    grid = ("--grid", "lambda=0.5,1e30,15", "--grid", "start=w,theta", "--set", "beta=2")
-    first = fedprior(*command, *grid, "--out", tmp_path, "--json", "--parallel", tmp_path / "mine.svg")
-    assert first.code == 0, first.err
-    found = json.loads(first.out)
-    assert first.out == (tmp_path / "digits-mclr" / "sweep" / "summary.json").read_text()
-    assert (tmp_path / "mine.svg").read_bytes().startswith(b"<?xml")
-    assert "test was not looked at" in found["chosen_by"]
-    assert found["validation"] == 0.2
-    cells = found["methods"]["pfedme"]["cells"]
-    assert [c["setting"] for c in cells] == [{"lam": v, "start": s} for v in (0.5, 1e30, 15.0) for s in ("w", "theta")]
-    assert [c["validation"] is None for c in cells] == [False, False, True, True, False, False]
-    assert cells[2]["diverged"].startswith("in round ")
-    best = max((c for c in cells if c["validation"]), key=lambda c: c["validation"]["mean"])
-    assert found["methods"]["pfedme"]["chosen"] == best["setting"]
-    assert [c["setting"] for c in found["methods"]["fedavg"]["cells"]] == [{}]  # it has neither key
-    tables = [RunFolder(Path(best["folder"]) / seed).rows("metrics.csv") for seed in ("0", "1")]
-    values = [
-        row.values["accuracy"]
-        for rows in tables
-        for row in rows
-        if (row.model, row.average) == ("personal", "weighted")
-    ]
-    assert best["validation"]["mean"] == pytest.approx(np.mean(values))
-    assert len(values) == 2
-
-    chosen = shlex.split(found["methods"]["pfedme"]["command"])
-    assert chosen[:3] == ["fedprior", "run", "digits-mclr"]
-    assert fedprior(*chosen[1:], "--out", tmp_path / "runs").code == 0
-    used = RunFolder(tmp_path / "runs" / "digits-mclr" / "pfedme" / "1").config["run"]
-    settings = used["variant"]["settings"]
-    assert {key: settings[key] for key in best["setting"]} == best["setting"]
-    assert (used["task"]["validation"], used["protocol"]["rounds"], settings["R"], settings["alpha_m"]) == (
-        0,
-        2,
-        2,
-        0.1,
-    )
-    assert used["variant"]["wrappers"] == {"beta": 2.0}
-    assert "alpha_m" not in found["methods"]["fedavg"]["command"]
-
-    shown = fedprior(*command, *grid, "--out", tmp_path)  # all of it is reused
-    assert shown.code == 0
-    assert (tmp_path / "digits-mclr" / "sweep" / "parallel.png").read_bytes().startswith(b"\x89PNG")
-    assert found["methods"]["pfedme"]["command"] in shown.out
-    assert "the test was not looked at" in " ".join(shown.out.split())
-    line = next(line for line in shown.out.splitlines() if line.rstrip().endswith("chosen"))
-    assert f"{best['validation']['mean']:.2f}±{best['validation']['std']:.2f}" in line
-    assert sum("diverged" in line for line in shown.out.splitlines()) == 2
-    assert "6/6" in shown.err
-
-
-def test_every_setting_diverged(tmp_path: Path) -> None:
-    outcome = fedprior(
-        "sweep", "digits-mclr", "-m", "pfedme", "--grid", "lam=1e30,1e31", *QUICK, "--out", tmp_path, "--json"
-    )
-    assert outcome.code == 1
-    assert json.loads(outcome.out)["methods"]["pfedme"]["chosen"] is None
-    assert "every setting of pfedme diverged" in outcome.err

@@ -88,6 +88,7 @@ def test_a_file_is_variants_x_tasks_x_seeds(conducted: tuple[Path, Outcome]) -> 
     assert any(f" {sum(means) / 2:.2f} " in line for line in lines if line.startswith("fedavg "))
 
 
+@pytest.mark.slow
 def test_python_gives_the_same_numbers(conducted: tuple[Path, Outcome], tmp_path: Path) -> None:
     folder, _ = conducted
     settings: dict[str, Any] = {"rounds": 2, "R": 2, "pooled": "never", "partition.seed": 4}
@@ -103,6 +104,7 @@ def test_python_gives_the_same_numbers(conducted: tuple[Path, Outcome], tmp_path
     assert read.summary()["digits-mclr"]["fedavg"] == inside.summary()["digits-mclr"]["fedavg"]
 
 
+@pytest.mark.slow
 def test_the_command_line_gives_the_same_numbers(conducted: tuple[Path, Outcome], tmp_path: Path) -> None:
     folder, _ = conducted
     done = fedprior(
@@ -119,6 +121,7 @@ def test_the_command_line_gives_the_same_numbers(conducted: tuple[Path, Outcome]
             assert numbers(ours) == numbers(theirs)
 
 
+@pytest.mark.slow
 def test_a_study_is_extended_and_planned(conducted: tuple[Path, Outcome]) -> None:
     folder, _ = conducted
     before = contents(folder)

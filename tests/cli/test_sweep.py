@@ -16,6 +16,7 @@ from fedprior.records.runs import RunFolder
 QUICK = ("--rounds", "2", "--set", "R=2", "--set", "K=2", "--set", "metrics=[]")
 
 
+@pytest.mark.slow
 def test_the_command_chooses_and_tells_how_to_use_the_choice(tmp_path: Path) -> None:
     command = ("sweep", "digits-mclr", "-m", "pfedme", "-m", "fedavg", *QUICK, "--set", "alpha_m=0.1", "--seeds", "2")
     grid = ("--grid", "lambda=0.5,1e30,15", "--grid", "start=w,theta", "--set", "beta=2")

@@ -77,6 +77,7 @@ def test_other_metrics(compared: tuple[Path, Outcome]) -> None:
     refused(fedprior("table", folder, "--metric", "f1"), "unknown metric 'f1'", "macro_f1")
 
 
+@pytest.mark.slow
 def test_rows_against_tasks(compared: tuple[Path, Outcome], tmp_path: Path) -> None:
     folder, _ = compared
     for row in ("local", "fedavg"):  # one seed of two rows, as if it were another task's

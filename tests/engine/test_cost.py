@@ -40,6 +40,7 @@ def test_the_count_follows_the_settings() -> None:
     assert adam.state == 3 + 1 / 18  # the model and two moments, and the number of steps
 
 
+@pytest.mark.slow
 def test_exact_gradients_take_products_with_the_hessian() -> None:
     """One for each time that mu's gradient is differentiated: once, or twice after an inner step; never for meg."""
     for name, inner, products in (("mh", False, 3), ("lg", False, 3), ("mh", True, 6), ("meg", False, 0)):

@@ -30,11 +30,10 @@ def cases(pairs: list[tuple[str, str]], *marks: Any) -> list[Any]:
     return [pytest.param(*pair, marks=[pytest.mark.xdist_group("-".join(pair)), *marks]) for pair in pairs]
 
 
-# One name of every kind in its default mode; the other names and modes with the slow tests. FedProx, Reptile and Per-FedAvg
-# differ from FedAvg, Ditto from Local, HeurFedAMP from FedAMP in the mathematics of their own tests, not in what they keep.
-ALIKE = ("fedprox", "reptile", "perfedavg", "ditto", "heurfedamp", "pfedbred")
-FIRST = {cls: name for name, cls in reversed(CLASS.items())}
-QUICK = [pair for pair in DEFAULT if pair[0] in (*FIRST.values(), "mh-released") and pair[0] not in ALIKE]
+# A few kinds in their default mode: one global model, pFedBreD, control variates of which only the sampled change, a
+# mixture, and a server that makes models. The other names and modes go with the slow tests.
+KINDS = ("fedavg", "mh-released", "scaffold", "fedem", "pfedhn")
+QUICK = [pair for pair in DEFAULT if pair[0] in KINDS]
 REST = [pair for pair in DEFAULT + OTHER if pair not in QUICK]
 CASES = cases(QUICK) + cases(REST, pytest.mark.slow)
 FEW = [pair for pair in DEFAULT if pair[0] in ("fedavg", "mh-released")]

@@ -43,6 +43,7 @@ def drifted(alpha: float, R: int, weight: np.ndarray | list[int]) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("float64")
+@pytest.mark.slow
 def test_fedavg_with_decreasing_steps_approaches_the_pooled_optimum() -> None:
     state, gaps = None, []
     for alpha, count in ((0.3, 20), (0.1, 30), (0.03, 80)):
@@ -74,6 +75,7 @@ def test_ditto_settles_between_each_client_and_all() -> None:
 
 
 @pytest.mark.usefixtures("float64")
+@pytest.mark.slow
 def test_fedu_approaches_the_minimum_of_losses_and_ties() -> None:
     """The ordered pairs count a tie twice, and each end moves: (eta / 8) 2 * 2 (w_k - w_l) = (eta / 2) (w_k - w_l)."""
     eta, graph = 3.0, jnp.array([[0.0, 1.0, 0.5], [1.0, 0.0, 0.0], [0.5, 0.0, 0.0]])

@@ -15,6 +15,7 @@ def _float64(float64: None) -> None:
     """As the command does."""
 
 
+@pytest.mark.slow
 def test_optima_are_optima() -> None:
     for setting in (convex.quadratic(2.0), convex.logistic(2.0)):
         if setting.name == "quadratic":

@@ -20,6 +20,7 @@ QUICK = ("--set", "pooled=never", "--set", "metrics=[]")
 BUDGET = ("run", "digits-mclr", "-m", "fedavg", "-m", "mh-released", "--no-local", *QUICK)
 
 
+@pytest.mark.slow
 def test_a_budget_gives_each_method_its_own_rounds(tmp_path: Path) -> None:
     outcome = fedprior(*BUDGET, "--budget", "gradients=280", "--json", "--out", tmp_path)
     assert outcome.code == 0, outcome.err

@@ -62,6 +62,7 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Joined:
     return Joined(out / "digits-mclr", results, outcome)
 
 
+@pytest.mark.slow
 def test_newcomers_have_rows_of_their_own(joined: Joined) -> None:
     results = json.loads(joined.outcome.out)["results"]
     assert list(results) == ["local", "fedavg", "mh"]

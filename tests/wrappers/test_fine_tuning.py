@@ -55,6 +55,7 @@ def test_each_component_of_a_mixture_takes_its_step_and_the_weights_stay() -> No
     assert_close(models, Vector(np.array([[2.6], [-3.0]])))
 
 
+@pytest.mark.slow
 def test_it_changes_the_test_and_not_the_run() -> None:
     problem, data = blobs()
     method = make("mh", R=2, alpha=0.1)

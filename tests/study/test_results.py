@@ -14,6 +14,8 @@ from fedprior.records.runs import RunFolder
 from fedprior.study.results import Results
 from study.small import run, small_task
 
+pytestmark = pytest.mark.xdist_group("results")  # its fixture runs: once is enough
+
 MH = "mh:R=3,K=2,alpha=0.1,alpha_m=0.1,lam=2"
 SETTINGS = {"rounds": 4, "eval_every": 3}
 

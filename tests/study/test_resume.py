@@ -34,6 +34,8 @@ from fedprior.study.trial import Trial
 from study.small import run as run_small
 from study.small import small_program, stop_after
 
+pytestmark = pytest.mark.xdist_group("resume")  # its fixtures run: once is enough
+
 # -- processes that are killed -----------------------------------------------------------------------------------------
 
 
@@ -49,7 +51,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.xdist_group("killed")
 @pytest.mark.parametrize(
     ("how", "python"),
     [
@@ -79,7 +80,6 @@ def test_a_killed_study_resumes_to_the_same_bytes(alone: Path, tmp_path: Path, h
 
 
 @SLOW
-@pytest.mark.xdist_group("killed")
 def test_ctrl_c_ends_the_round_and_says_how_to_go_on(alone: Path, tmp_path: Path) -> None:
     stopped = kill_run.start(tmp_path, Blow("renamed", 4, signals=(int(signal.SIGINT),)))
     assert stopped.returncode == 130

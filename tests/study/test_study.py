@@ -22,6 +22,8 @@ from fedprior.study.trial import Diverged, Progress
 from study.example import FILE, ROWS, SETTINGS, example
 from study.small import share, small_task
 
+pytestmark = pytest.mark.xdist_group("study")  # its fixture runs: once is enough
+
 
 class Done(NamedTuple):
     study: fp.Study

@@ -43,7 +43,6 @@ def test_two_rounds_on_real_data(name: str, real_data: Path, tmp_path: Path) -> 
     assert int(result.state.round) == 2
     assert parameters is None or result.state.server.size == parameters
     accuracy = [row.values["accuracy"] for row in result.record.rows if row[1:4] == ("personal", "own", "weighted")]
-    assert len(accuracy) == 2
     assert all(np.isfinite(value) for row in result.record.rows for value in row.values.values())
     assert accuracy[-1] > 100 / task.federation.n_classes / 2  # no worse than half of chance
     assert RunFolder(tmp_path / name / "mh" / "0").status == (Status.FINISHED, 2)

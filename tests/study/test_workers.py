@@ -24,6 +24,8 @@ from fedprior.study.trial import Progress
 from fedprior.study.workers import Pool, work
 from study.small import small_task
 
+pytestmark = pytest.mark.xdist_group("workers")  # its fixture runs: once is enough
+
 SETTINGS: dict[str, Any] = {
     "partition.clients": 4,
     **{"aggregated": 2, "rounds": 3, "pooled": "never", "metrics": [], "R": 1},

@@ -17,7 +17,7 @@ from fedprior.core.method import Method
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import RunFolder
 from fedprior.study.cells import Cell, Plan, job_of, planned
-from fedprior.study.program import Program, has_global_model
+from fedprior.study.program import Program, has_global_model, method_for
 from fedprior.study.recorder import CHECKPOINT_SECONDS, check_vacant, run_trial
 from fedprior.study.results import Result, Results, Warn
 from fedprior.study.settings import TaskSettings, current_key, is_task_key, settable
@@ -109,8 +109,9 @@ class Study:
         programs = []
         for task in self.tasks:
             for row, given in zip(self.rows, self.variants, strict=True):
-                program = Program(task, self._fitting(task, row, given))
-                assert isinstance(program.method, Method)  # settings that are not valid are refused for every row
+                fitting = self._fitting(task, row, given)
+                method_for(task, fitting)  # settings that are not valid are refused for every row, optional ones too
+                program = Program(task, fitting)
                 try:
                     program.check()
                 except FedpriorError as error:

@@ -1,4 +1,4 @@
-"""Two host devices whatever the machine has, and a compilation cache of the tests' own."""
+"""Two host devices whatever the machine has, and a compilation cache that keeps small programs too."""
 
 import os
 from collections.abc import Iterator
@@ -12,6 +12,8 @@ import jax
 import pytest
 
 import fedprior  # noqa: F401  (configures JAX)
+
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # tests compile the same small programs many times
 
 hypothesis.settings.register_profile("the same every time", derandomize=True)
 hypothesis.settings.load_profile("the same every time")

@@ -22,6 +22,7 @@ def leaves(tree: Any) -> list[np.ndarray]:
     return [np.asarray(x) for x in jax.tree.leaves(tree)]
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("name", ["mh", "scaffold"])
 def test_a_client_that_holds_its_own_samples_alone_does_the_same(name: str) -> None:
     """What the deployed client computes from its message, with its samples at 0, is what the simulation computes."""

@@ -13,13 +13,16 @@ from toys import SIZES, blobs, engine_of, rounds, view
 
 from fedprior.core.random import Purpose, key_for
 from fedprior.core.vectors import row
+from fedprior.data.federation import Federation
 from fedprior.engine.engine import Engine
 from fedprior.engine.evaluate import Evaluator
 from fedprior.engine.round import State, server_round
 from fedprior.engine.selection import find_selection
 from fedprior.methods import METHODS, keys, make
+from fedprior.models.classifier import Classifier
 from fedprior.records.checkpoint import from_bytes, to_bytes
 
+pytestmark = pytest.mark.bits
 DEFAULT = [(name, make(name).participation[0]) for name in METHODS]
 CLASS = {name: entry.cls for name, entry in METHODS.items()}
 OTHER = list({(CLASS[name], mode): (name, mode) for name in METHODS for mode in make(name).participation[1:]}.values())
@@ -36,29 +39,36 @@ KINDS = ("fedavg", "mh-released", "scaffold", "fedem", "pfedhn")
 QUICK = [pair for pair in DEFAULT if pair[0] in KINDS]
 REST = [pair for pair in DEFAULT + OTHER if pair not in QUICK]
 CASES = cases(QUICK) + cases(REST, pytest.mark.slow)
+ODD_REST = [pair for pair in QUICK + REST if pair != ("fedem", "sampled")]
 FEW = [pair for pair in DEFAULT if pair[0] in ("fedavg", "mh-released")]
 DEVICES = cases([*FEW, ("scaffold", "sampled")])
 DEVICES += cases([pair for pair in QUICK + REST if pair not in [case.values for case in DEVICES]], pytest.mark.slow)
 CHUNKED = cases(FEW) + cases([pair for pair in QUICK + REST if pair not in FEW], pytest.mark.slow)
 N, S = len(SIZES), 3
+ODD = (2, 7, 131, 64, 19, 257)  # two samples, a power of two, less and more than the 128 of a pass over all samples
 HIDDEN = {"fedpac": 4}  # it is not defined for a model without hidden layers
 
 
 @functools.cache
 def engine(name: str, mode: str, devices: int = 2, **options: Any) -> Engine:
     problem, data = blobs(hidden=HIDDEN.get(name, 0))
+    return engine_with({"R": 4, "K": 2, "M": 2}, problem, data, name, mode, devices, aggregated=S, **options)
+
+
+@functools.cache
+def odd_engine(name: str, mode: str) -> Engine:
+    """Other shapes: ten classes, clients of all sizes, three components of a mixture, S = 4 of 6."""
+    problem, data = blobs(ODD, d=17, classes=10, hidden=HIDDEN.get(name, 0))
+    return engine_with({"R": 7, "K": 3, "M": 3}, problem, data, name, mode, 2, aggregated=4)
+
+
+def engine_with(
+    given: dict[str, int], problem: Classifier, data: Federation, name: str, mode: str, devices: int, **options: Any
+) -> Engine:
     preset = METHODS.find(name).preset
-    given = {"R": 4, "K": 2, "M": 2}
-    return engine_of(
-        problem,
-        make(name, **{key: value for key, value in given.items() if key in keys(name) and key not in preset}),
-        data,
-        batch_size=8,
-        aggregated=S,
-        participation=mode,
-        devices=jax.devices()[:devices],
-        **options,
-    )
+    own = {key: value for key, value in given.items() if key in keys(name) and key not in preset}
+    placed = {"participation": mode, "devices": jax.devices()[:devices]}
+    return engine_of(problem, make(name, **own), data, batch_size=8, **placed, **options)
 
 
 def copy(tree: Any) -> Any:
@@ -77,26 +87,35 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_mapped_over_clients_is_bit_equal_to_one_client_at_a_time(name: str, mode: str) -> None:
-    e = engine(name, mode)
-    state = e.init(1)
+    check_one_at_a_time(engine(name, mode), 3)
+
+
+@pytest.mark.parametrize(("name", "mode"), cases([("fedem", "sampled")]) + cases(ODD_REST, pytest.mark.slow))
+def test_so_it_is_for_other_shapes_and_more_rounds(name: str, mode: str) -> None:
+    check_one_at_a_time(odd_engine(name, mode), 6)
+
+
+def check_one_at_a_time(e: Engine, count: int) -> None:
+    """The states, cursors and uploads of all clients, and the server's state, against each client's part by itself."""
+    state, mode, clients = e.init(1), e.participation, range(e.federation.n_clients)
     merge = jax.jit(lambda state, ups, ids, sizes: server_round(e.algorithm, state, ups, ids, sizes, "samples"))
-    for t in range(3):
+    for t in range(count):
         before = copy(state)
-        run = jax.random.wrap_key_data(before.seed)
-        select = find_selection(e.selection)
-        ids = np.sort(np.array(select(key_for(run, Purpose.SELECT, t), jnp.int32(t), jnp.asarray(e.samples.size), S)))
-        alone = {i: copy(e.one_client(state, i)) for i in range(N)}
+        run, sizes = jax.random.wrap_key_data(before.seed), np.asarray(e.federation.train.size)
+        drawn = find_selection(e.selection)(
+            key_for(run, Purpose.SELECT, t), jnp.int32(t), jnp.asarray(sizes), e.aggregated
+        )
+        ids = np.sort(np.array(drawn))
+        alone = {i: copy(e.one_client(state, i)) for i in clients}
         state, _ = e.step(state)
         after = copy(state)
-        for i in range(N):
+        for i in clients:
             trained = mode == "all" or i in ids
             expected = alone[i][0] if trained else row(before.clients, i)
             assert same(row(after.clients, i), expected), f"client {i}, round {t}"
             assert after.cursor[i] == (alone[i][1] if trained else before.cursor[i])
         ups = jax.tree.map(lambda *x: np.stack(x), *[alone[i][2] for i in ids])
-        sizes = np.array(SIZES, np.int32)[ids]
-        merged = merge(before, ups, ids.astype(np.int32), sizes)
-        assert same(merged, after.server)
+        assert same(merge(before, ups, ids.astype(np.int32), sizes[ids]), after.server), f"server, round {t}"
 
 
 @pytest.mark.parametrize(("name", "mode"), DEVICES)

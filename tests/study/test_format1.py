@@ -23,7 +23,6 @@ from fedprior.study.trial import environment
 
 OLD = Path(__file__).parent.parent / "fixtures" / "format1"
 METHODS = sorted(path.name for path in (OLD / "digits-mclr").iterdir())
-QUICK = ("mh",)  # with validation samples and newcomers; the rest with the slow tests
 METRICS = ["accuracy", "nll", "balanced_accuracy", "macro_f1", "brier", "ece"]
 
 
@@ -70,7 +69,8 @@ def test_a_state_is_restored_bit_for_bit(method: str) -> None:
     assert versions <= {"fedprior", "jax", "jaxlib", "numpy", "python", "machine"}
 
 
-@pytest.mark.parametrize("method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])
+@pytest.mark.slow  # and only so: these bits are those of the compiler's full optimization
+@pytest.mark.parametrize("method", METHODS)
 def test_a_resumed_run_ends_where_the_old_code_took_it(method: str, tmp_path: Path) -> None:
     shutil.copytree(OLD / "digits-mclr" / method, tmp_path / "digits-mclr" / method)
     outcome = fedprior_run(method, tmp_path, "--resume")

@@ -34,7 +34,7 @@ from fedprior.study.trial import Trial
 from study.small import run as run_small
 from study.small import small_program, stop_after
 
-pytestmark = pytest.mark.xdist_group("resume")  # its fixtures run: once is enough
+pytestmark = [pytest.mark.bits, pytest.mark.xdist_group("resume")]  # its fixtures run: once is enough
 
 # -- processes that are killed -----------------------------------------------------------------------------------------
 
@@ -51,15 +51,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SLOW = pytest.mark.slow
 
 
+@SLOW
 @pytest.mark.parametrize(
     ("how", "python"),
-    [
-        ("torn", False),
-        pytest.param("renamed", False, marks=SLOW),
-        pytest.param("anytime", False, marks=SLOW),
-        pytest.param("torn", True, marks=SLOW),
-        pytest.param("anytime", True, marks=SLOW),
-    ],
+    [("torn", False), ("renamed", False), ("anytime", False), ("torn", True), ("anytime", True)],
 )
 def test_a_killed_study_resumes_to_the_same_bytes(alone: Path, tmp_path: Path, how: str, python: bool) -> None:
     """From the command line and from Python alike: both give the records of the study that was left alone."""

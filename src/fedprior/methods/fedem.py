@@ -61,9 +61,16 @@ class FedEM(Method):
         return jax.tree.map(lambda *x: jnp.stack(x), *starts)
 
     def _responsibilities(self, problem: Problem, pi: Array, learners: Vector, batch: Batch) -> Array:
-        """q [M, B]."""
+        """q [M, B].
+
+        Not softmax(log pi - loss): the compiler takes log of a few numbers by another routine alone than among others, so
+        that a client in a process of its own would get other bits.
+        """
+        live = (pi > 1e-30)[:, None]
         losses = jnp.stack([problem.losses(row(learners, m), batch) for m in range(self.M)])
-        return jax.nn.softmax(jnp.log(pi)[:, None] - losses, axis=0)
+        least = jnp.min(jnp.where(live, losses, jnp.inf), axis=0)
+        likelihood = jnp.where(live, pi[:, None] * jnp.exp(jnp.minimum(least - losses, 0)), 0)
+        return likelihood / jnp.sum(likelihood, axis=0)
 
     def _mixture(self, problem: Problem, pi: Array, learners: Vector, data: Data) -> Array:
         """pi <- mean over all samples of q."""

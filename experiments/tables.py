@@ -1,6 +1,10 @@
-"""All methods on a task: sweep what no paper tells, train with what validation chose, print the page for docs/results.
+"""All methods on a task, by two protocols that are never mixed, as the page for docs/results.
 
     python experiments/tables.py mnist-mclr --seeds 3 --out runs/tables > mnist-mclr-all.md
+
+1. published: every method at the paper's or its own published settings;
+2. tuned: every method with the best of 3 x 3 settings on validation samples (step size and one more, or nine step sizes
+   where there is no other), the window moved on until the best is not at its end.
 
 The page ends with the commands that give the same numbers. Resumable: finished cells and runs are reused.
 """
@@ -8,106 +12,228 @@ The page ends with the commands that give the same numbers. Resumable: finished 
 from __future__ import annotations
 
 import argparse
+import itertools
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import fedprior as fp
-from fedprior.analysis.choice import choose
-from fedprior.core.hyper import hypers
+from fedprior.analysis.choice import Candidate
+from fedprior.errors import FedpriorError
 from fedprior.methods import METHODS
+from fedprior.report.layouts import comparison_tables
 from fedprior.report.tables import render
 from fedprior.study.settings import format_value
 from fedprior.study.sweep import open_sweep
 
-# Settings that neither PRIOR nor its released code tells (or, for FedProx, Reptile and FedU, that PRIOR does not use).
-TUNED = (
-    "fedprox",
-    "reptile",
-    "ditto",
-    "fedamp",
-    "heurfedamp",
-    "fedfomo",
-    "fedem",
-    "pfedbayes",
-    "fedpac",
-    "pfedhn",
-    "fedu",
-)
 Settings = dict[str, Any]
+THIRDS = tuple(float(f"{x}e{e}") for e in range(-4, 3) for x in (1, 3))  # 0.0001, 0.0003, 0.001, ..., 300
+HALVES = tuple(float(f"{x}e{e}") for e in range(-4, 1) for x in (1, 2, 5))
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Values in ascending order, of which a window is tried; the named keys all take the value."""
+
+    keys: tuple[str, ...]
+    ladder: tuple[Any, ...]
+    first: Any  # the least value of the first window
+    width: int = 3
+
+    def window(self, shift: int) -> list[Any]:
+        start = min(range(len(self.ladder)), key=lambda k: abs(self.ladder[k] - self.first)) + shift
+        return list(self.ladder[max(start, 0) : start + self.width])
+
+
+def step(first: float = 0.01, *keys: str) -> Axis:
+    return Axis(keys or ("alpha",), THIRDS, first)
+
+
+BOTH = ("alpha", "alpha_m")
+ALONE = (Axis(("alpha",), HALVES, 0.005, width=9),)
+PULLED = (step(0.01, *BOTH), Axis(("lam",), THIRDS, 1.0))  # pFedMe and pFedBreD: both steps are equal, as in the paper
+AXES: Mapping[str, tuple[Axis, ...]] = {
+    "local": ALONE,
+    "fedavg": ALONE,
+    "fedprox": (step(), Axis(("mu",), THIRDS, 0.01)),
+    "scaffold": ALONE,
+    "reptile": (step(0.03), Axis(("eps",), (0.1, 0.3, 1.0), 0.1)),
+    "perfedavg": (step(), step(0.01, "alpha_m")),
+    "perfedavg-hf": (step(), step(0.01, "alpha_m")),
+    "ditto": (step(), Axis(("lam",), THIRDS, 0.03)),
+    "fedamp": (step(), Axis(("lam",), THIRDS, 0.1)),
+    "heurfedamp": (step(), Axis(("lam",), THIRDS, 0.3)),
+    "fedfomo": (step(), Axis(("M",), COUNTS, 4)),
+    "fedem": ALONE,
+    "pfedbayes": (step(0.001, *BOTH), Axis(("zeta",), THIRDS, 0.1)),
+    "fedpac": (step(), step(0.03, "alpha_head")),
+    "pfedhn": (step(), step(0.03, "alpha_m")),
+    "fedu": (step(), Axis(("eta",), THIRDS, 0.03)),
+    **dict.fromkeys(
+        ("pfedme", "pfedme-released", "lg", "meg", "mh", "lg-released", "meg-released", "mh-released"), PULLED
+    ),
+}
 
 
 def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def sweep(task: str, name: str, rounds: int, out: Path) -> Settings:
-    """What validation chooses among the values that a method declares; nothing if all of them diverge."""
-    tell(f"sweeping {name}")
-    cells = open_sweep(task, [name], [], 1, {"rounds": rounds})
-    cells.try_all(out / "sweeps", warn=tell)
-    best = choose(cells.outcomes(name))
-    return {} if best is None else best.setting
+@dataclass
+class Tuning:
+    """What was tried of a method, and what came of it."""
+
+    tried: dict[tuple[Any, ...], float | None] = field(default_factory=dict)  # None: diverged
+    chosen: tuple[Any, ...] | None = None
+    at_end: list[str] = field(default_factory=list)  # keys whose best value is the last that is possible
+
+    def settings(self, axes: Sequence[Axis]) -> Settings:
+        values = self.chosen or ()
+        return {key: value for axis, value in zip(axes, values, strict=bool(values)) for key in axis.keys}
 
 
-def train(task: str, chosen: dict[str, Settings], seeds: int, rounds: int | None, out: Path) -> fp.Results:
-    """Every method with its setting, on all training samples."""
+def validation(candidate: Candidate) -> float | None:
+    number = candidate.score()
+    return None if number is None else number["mean"]
+
+
+def tune(task: str, name: str, rounds: int, seeds: int, out: Path) -> Tuning:
+    """The best setting on validation samples; the window moves on while the best is at its end."""
+    axes, tuning = AXES[name], Tuning()
+    shifts = [0] * len(axes)
+    while True:
+        windows = [axis.window(shift) for axis, shift in zip(axes, shifts, strict=True)]
+        new = [cell for cell in itertools.product(*windows) if cell not in tuning.tried]
+        for fixed in dict.fromkeys(cell[:-1] for cell in new):
+            values = [cell[-1] for cell in new if cell[:-1] == fixed]
+            tuning.tried |= {
+                (*fixed, value): score for value, score in _cells(task, name, axes, fixed, values, rounds, seeds, out)
+            }
+        scored = {cell: score for cell, score in tuning.tried.items() if score is not None}
+        if not scored:
+            tell(f"{name}: every setting diverged")
+            return tuning
+        tuning.chosen = max(scored, key=lambda cell: scored[cell])
+        moved = [
+            _towards(axis, window, value) for axis, window, value in zip(axes, windows, tuning.chosen, strict=True)
+        ]
+        before = list(shifts)
+        for k, (axis, way) in enumerate(zip(axes, moved, strict=True)):
+            wider = axis.window(shifts[k] + way)
+            if way and len(wider) == axis.width and wider != windows[k] and _possible(task, name, axis, wider):
+                shifts[k] += way
+        if shifts == before:
+            tuning.at_end = [axis.keys[0] for axis, way in zip(axes, moved, strict=True) if way]
+            tell(f"{name}: {tuning.settings(axes)} of {len(tuning.tried)}, validation {scored[tuning.chosen]:.2f}")
+            return tuning
+
+
+def _towards(axis: Axis, window: Sequence[Any], value: Any) -> int:
+    return -1 if value <= window[0] else 1 if value >= window[-1] else 0
+
+
+def _possible(task: str, name: str, axis: Axis, values: Sequence[Any]) -> bool:
+    """Whether all values are valid for the method on this task."""
+    try:
+        open_sweep(task, [name], [f"{axis.keys[0]}={','.join(map(format_value, values))}"], 1, {"rounds": 1}).programs  # noqa: B018
+    except FedpriorError:
+        return False
+    return True
+
+
+def _cells(
+    task: str,
+    name: str,
+    axes: Sequence[Axis],
+    fixed: tuple[Any, ...],
+    values: list[Any],
+    rounds: int,
+    seeds: int,
+    out: Path,
+) -> list[tuple[Any, float | None]]:
+    """What validation says of each value of the last axis, the others being fixed."""
+    settings: Settings = {key: value for axis, value in zip(axes, fixed, strict=False) for key in axis.keys}
+    last, *tied = axes[-1].keys
+    if tied:
+        raise NotImplementedError("the last axis has one key")
+    tell(f"{name} {settings or ''} {last} = {', '.join(map(format_value, values))}")
+    sweep = open_sweep(
+        task, [name], [f"{last}={','.join(map(format_value, values))}"], seeds, {"rounds": rounds, **settings}
+    )
+    sweep.try_all(out / "sweeps", warn=tell)
+    return [(candidate.setting[last], validation(candidate)) for candidate in sweep.outcomes(name)]
+
+
+def train(task: str, chosen: Mapping[str, Settings], seeds: int, out: Path) -> fp.Results:
+    """Every method with its setting, on all training samples, for the task's own number of rounds."""
     rows = {name: {"method": name, **setting} for name, setting in chosen.items()}
-    length: Settings = {} if rounds is None else {"rounds": rounds}
-    study = fp.Study(task, rows, seeds=seeds, local=False, eval_every=10, **length)
+    study = fp.Study(task, rows, seeds=seeds, local=False, eval_every=10)
 
     def watch(cell: Any, progress: Any) -> None:
         if progress is None or progress.round == progress.rounds:
             tell(f"{cell}: {'diverged' if progress is None else f'{progress.accuracy:.2f}'}")
 
-    return study.run(out / "runs", resume=True, watch=watch, warn=tell)
+    results = study.run(out, resume=True, watch=watch, warn=tell)
+    for text in results.diverged:
+        tell(text)
+    return results
 
 
-def settings_and_costs(chosen: dict[str, Settings], results: fp.Results) -> list[str]:
+def tables(results: fp.Results) -> str:
+    """The table of a protocol, and each row's paired difference from Local."""
+    differences, _ = comparison_tables(results.compare())
+    return render(results.table(), "markdown") + "\n\n" + render(differences, "markdown")
+
+
+def settings_table(tunings: Mapping[str, Tuning]) -> list[str]:
     lines = [
-        "| method | chosen on validation (of) | gradients | Hessian products | forward passes | down | up | kept |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "| method | chosen on validation | settings tried | diverged | at an end that cannot be moved |",
+        "|---|---|---:|---:|---|",
     ]
-    costs = {record.variant: record.config["cost"] for record in results.records}
-    for name, cost in costs.items():
-        about = hypers(METHODS.find(name).cls)
-        tried = {key: ", ".join(f"{value:g}" for value in about[key].sweep) for key in chosen[name]}
-        text = "; ".join(f"{key} = {format_value(value)} ({tried[key]})" for key, value in chosen[name].items()) or "-"
-        numbers = [f"{cost[key]:.4g}" for key in ("gradients", "hvps", "forward", "down", "up", "state")]
-        lines.append(f"| {name} | {text} | {' | '.join(numbers)} |")
+    for name, tuning in tunings.items():
+        text = ", ".join(f"{key} = {format_value(value)}" for key, value in tuning.settings(AXES[name]).items())
+        diverged = sum(score is None for score in tuning.tried.values())
+        lines.append(f"| {name} | {text} | {len(tuning.tried)} | {diverged} | {', '.join(tuning.at_end) or '-'} |")
     return lines
 
 
-def command(task: str, name: str, setting: Settings, seeds: int, rounds: int | None) -> str:
+def command(task: str, name: str, setting: Settings, seeds: int) -> str:
     """The command that gives the same numbers as one row."""
-    words = ["fedprior", "run", task, "-m", name, "--no-local", "--seeds", str(seeds)]
-    words += [] if rounds is None else ["--rounds", str(rounds)]
-    words += ["--set", "eval_every=10"]
+    row = f"{name}:{','.join(f'{key}={format_value(value)}' for key, value in setting.items())}" if setting else name
     return shlex.join(
-        [*words, *(w for key, value in setting.items() for w in ("--set", f"{key}={format_value(value)}"))]
+        ["fedprior", "run", task, "-m", row, "--no-local", "--seeds", str(seeds), "--set", "eval_every=10"]
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=None, help="default: the task's")
-    parser.add_argument("--sweep-rounds", type=int, default=100)
-    parser.add_argument("--slow-sweep-rounds", type=int, default=50, help="of pFedBayes, far slower than the others")
-    parser.add_argument("--leave-out", nargs="*", default=["pfedbred"], choices=METHODS, help="methods not to run")
+    parser.add_argument("--methods", nargs="*", default=list(AXES), choices=METHODS)
+    parser.add_argument("--seeds", type=int, default=3, help="of the final runs")
+    parser.add_argument("--trial-seeds", type=int, default=3, help="of each setting that is tried")
+    parser.add_argument("--trial-rounds", type=int, default=100)
+    parser.add_argument("--slow-trial-rounds", type=int, default=50, help="of pFedBayes, far slower than the others")
+    parser.add_argument("--only", choices=("published", "tuned"), default=None)
     parser.add_argument("--out", type=Path, default=Path("runs/tables"))
     options = parser.parse_args()
-    chosen: dict[str, Settings] = {}
-    for name in (name for name in METHODS if name not in options.leave_out):
-        length = options.slow_sweep_rounds if name == "pfedbayes" else options.sweep_rounds
-        chosen[name] = sweep(options.task, name, length, options.out) if name in TUNED else {}
-    results = train(options.task, chosen, options.seeds, options.rounds, options.out)
-    print(render(results.table(), "markdown"), end="\n\n")
-    print("\n".join(settings_and_costs(chosen, results)))
-    commands = [command(options.task, name, own, options.seeds, options.rounds) for name, own in chosen.items()]
-    print("\n```sh", *commands, "```", sep="\n")
+    task, pages = options.task, list[str]()
+    if options.only != "tuned":
+        published = train(task, {name: {} for name in options.methods}, options.seeds, options.out / "published")
+        pages += ["## Everyone at published settings\n", tables(published)]
+    if options.only != "published":
+        tunings = {}
+        for name in options.methods:
+            rounds = options.slow_trial_rounds if name == "pfedbayes" else options.trial_rounds
+            tunings[name] = tune(task, name, rounds, options.trial_seeds, options.out)
+        chosen = {name: tuning.settings(AXES[name]) for name, tuning in tunings.items() if tuning.chosen}
+        tuned = train(task, chosen, options.seeds, options.out / "tuned")
+        pages += ["\n## Everyone tuned\n", tables(tuned), "", *settings_table(tunings)]
+        pages += ["\n```sh", *(command(task, name, own, options.seeds) for name, own in chosen.items()), "```"]
+    print("\n".join(pages))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ from fedprior.records.schema import (
 
 MACRO_F1 = MetricInfo("macro_f1", "", "higher", "mean over classes of F1")
 CLASS_ACCURACY = MetricInfo("class_accuracy", "%", "higher", "accuracy on the samples of a class", per_class=True)
-COST = {"gradients": 140, "hvps": 0, "forward": 3, "down": 1.0, "up": 0.5, "state": 2.0}
+COST = {
+    **{"gradients": 140, "hvps": 0, "forward": 3, "down": 1.0, "up": 0.5, "state": 2.0},
+    **{"parameters": 1000, "trained_clients_per_round": 4},
+}
 
 
 def config(
@@ -39,10 +42,11 @@ def config(
     own: Mapping[str, Any] | None = None,  # what the variant changes of the protocol
     partition: Mapping[str, Any] | None = None,
     cost: Mapping[str, Any] | None = COST,
+    revision: int = 1,
     **run: Any,
 ) -> dict[str, Any]:
     """A configuration of the current format; without a method's name, the variant's first word is it."""
-    own = dict(own or {})
+    own, method = dict(own or {}), method or variant.split()[0]
     standard = {"rounds": 2, "budget": None, "aggregated": 3, "batch": 20, "participation": "all", "eval_every": 1}
     return {
         "format": 2,
@@ -51,10 +55,11 @@ def config(
             "protocol": {**standard, **(protocol or {}), **own},
             "variant": {
                 "name": variant,
-                "method": method or variant.split()[0],
+                "method": method,
                 "settings": dict(settings or {"lam": 15.0}),
                 "wrappers": {},
                 "protocol": own,
+                "revisions": {method: revision},
             },
             "seed": seed,
             "clients": 4,

@@ -129,6 +129,16 @@ def test_other_data_or_clients_are_told_in_a_table_and_refused_in_a_comparison(o
         group(runs, one_experiment=True)
 
 
+def test_two_updates_of_a_method_do_not_stand_in_one_table() -> None:
+    one = rows({1: 50.0})
+    old, new = record("mh", 0, one), record("mh lam=30", 0, one, revision=2)
+    with pytest.raises(FedpriorError, match=r"two updates of mh \(revision 1 in runs/mh/0, 2 in runs/mh lam=30/0\)"):
+        group([old, new])
+    with pytest.raises(FedpriorError, match=r"seeds of toy, mh differ .*revisions.mh: 1 then, 2 now"):
+        group([old, record("mh", 1, one, revision=2)])
+    assert list(group([old, record("fedem", 0, one, revision=2)])["toy"]) == ["mh", "fedem"]
+
+
 def test_tasks_are_kept_apart() -> None:
     told: list[str] = []
     groups = group([run("mh"), run("mh", task="other", fingerprint="g")], warn=told.append)

@@ -10,7 +10,7 @@ from program import fedprior, refused
 
 
 def test_the_quick_command(tmp_path: Path) -> None:
-    outcome = fedprior("theory", "--quick", "--seeds", "6", "--out", tmp_path / "new")
+    outcome = fedprior("theory", "--quick", "--seeds", "16", "--out", tmp_path / "new")
     assert outcome.code == 0, outcome.err
     written = sorted(path.name for path in (tmp_path / "new").iterdir())
     assert written == ["theory-radius.png", "theory-rate.png", "theory-step.png", "theory.json"]

@@ -45,7 +45,7 @@ DEVICES = cases([*FEW, ("scaffold", "sampled")])
 DEVICES += cases([pair for pair in QUICK + REST if pair not in [case.values for case in DEVICES]], pytest.mark.slow)
 CHUNKED = cases(FEW) + cases([pair for pair in QUICK + REST if pair not in FEW], pytest.mark.slow)
 N, S = len(SIZES), 3
-ODD = (2, 7, 131, 64, 19, 257)  # two samples, a power of two, less and more than the 128 of a pass over all samples
+ODD = (1, 2, 131, 64, 19, 257)  # one sample, two, a power of two, less and more than the 128 of a pass over all samples
 HIDDEN = {"fedpac": 4}  # it is not defined for a model without hidden layers
 
 

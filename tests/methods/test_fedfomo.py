@@ -1,7 +1,9 @@
-"""FedFomo: what a client takes and what the server offers, by hand; without offers it is Local on four fifths."""
+"""FedFomo: what a client takes and what the server offers, by hand; without offers it is Local that may step back."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,76 +14,105 @@ from toys import Quadratic, blobs, engine_of, local, quadratics, view
 
 from fedprior.core.hyper import without_effect
 from fedprior.core.vectors import Vector
+from fedprior.data.view import ClientData
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
-from fedprior.methods.fedfomo import Offers, Server, Upload
+from fedprior.methods.fedfomo import Client, Offers, Server, Upload
 
 KEY = jax.random.key(0)
-ONE = quadratics(np.array([[0.0]]), np.array([[2.0]]), [5])  # f = w^2, one sample held out and four to train on
+TWO = quadratics(np.zeros((1, 2)), np.full((1, 2), 2.0), [5])  # f = |w|^2, one sample held out and four to train on
+FOMO = make("fedfomo", R=1, alpha=0.1, M=2)
 
 
-def offers(*w: float, there: Any = True) -> Offers:
-    return Offers(
-        w=Vector(jnp.array(w)[:, None]),
-        ids=jnp.arange(len(w)),
-        there=jnp.broadcast_to(jnp.array(there), (len(w),)),
-    )
+def at(x: float, y: float = 0.0) -> Vector:
+    return Vector(jnp.array([x, y]))
+
+
+def offers(*w: tuple[float, float], there: Any = True) -> Offers:
+    counts = jnp.broadcast_to(jnp.array(there), (len(w),))
+    return Offers(w=Vector(jnp.array(w)), ids=jnp.arange(len(w)), there=counts)
 
 
 @pytest.mark.usefixtures("float64")
 def test_client_by_hand() -> None:
-    """w = 3 with loss 9; offered 1, 2 and 5 with losses 1, 4 and 25, at distances 2, 1 and 2: gains 4, 5 and -8."""
-    method = make("fedfomo", R=1, alpha=0.1, M=3)
-    w, up, info = local(method, Quadratic(1), Vector(jnp.array([3.0])), offers(1.0, 2.0, 5.0), lambda: view(ONE))
-    gain = np.array([8, 5, -16]) / (np.array([2, 1, 2]) + 1e-5)
-    np.testing.assert_allclose(up.gain, gain, rtol=1e-12)
-    start = 3 + (gain[0] * (1 - 3) + gain[1] * (2 - 3)) / (gain[0] + gain[1])
-    assert start == pytest.approx(3 - 13 / 9, abs=1e-5)
-    assert float(w.tree[0]) == float(up.w.tree[0]) == pytest.approx(start - 0.1 * 2 * start, abs=1e-12)
-    assert float(info["helpful"]) == 2
+    """Before its last training it was at (3, 0), with loss 9, and since then at (2, 0), with loss 4: a gain of 5 / 1.
+
+    Of the offers, (1, 2) has loss 5 at a distance of 2 + 2: a gain of 1. (5, 0) has loss 25 at 2: -8. The helpful ones get
+    1/6 and 5/6, and the two offers are reported as 1 and -8 over |1 - 8 + 5| = 2.
+    """
+    client, up, info = local(
+        FOMO, Quadratic(2), Client(at(2.0), at(3.0)), offers((1.0, 2.0), (5.0, 0.0)), lambda: view(TWO)
+    )
+    start = np.array([3 - 2 / 6 - 5 / 6, 2 / 6])
+    np.testing.assert_allclose(client.before.tree, start, rtol=1e-12)
+    for trained in (client.w, up.w):
+        np.testing.assert_allclose(trained.tree, 0.8 * start, rtol=1e-12)  # w - .1 * 2 w
+    np.testing.assert_allclose(up.gain, [0.5, -4.0], rtol=1e-12)
+    assert float(info["helpful"]) == 1
 
 
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize(
-    "down", [offers(5.0, -4.0, 3.0), offers(1.0, 2.0, 0.0, there=False)], ids=["worse", "not there"]
+    ("down", "own", "start"),
+    [
+        (offers((5.0, 0.0), (-4.0, 0.0)), 2.0, 2.0),  # worse than before: it goes on from its own
+        (offers((1.0, 0.0), (0.0, 0.0), there=False), 2.0, 2.0),  # not there
+        (offers((5.0, 0.0), (-4.0, 0.0)), 3.5, 3.0),  # its training was of no use either, and is thrown back
+        (offers((3.0, 0.0), (3.0, 0.0)), 3.0, 3.0),  # all where it was: nothing is divided by zero
+    ],
 )
-def test_what_does_not_help_is_not_taken(down: Offers) -> None:
-    w, up, _ = local(
-        make("fedfomo", R=1, alpha=0.1, M=3), Quadratic(1), Vector(jnp.array([3.0])), down, lambda: view(ONE)
-    )
-    assert float(w.tree[0]) == pytest.approx(2.4, abs=1e-6)  # 3 - .1 * 6
-    assert np.all(up.gain == 0) == (not np.any(down.there))
+def test_what_does_not_help_is_not_taken(down: Offers, own: float, start: float) -> None:
+    client, up, _ = local(FOMO, Quadratic(2), Client(at(own), at(3.0)), down, lambda: view(TWO))
+    np.testing.assert_allclose(client.before.tree, [start, 0.0], atol=1e-12)
+    np.testing.assert_allclose(client.w.tree, [0.8 * start, 0.0], atol=1e-12)
+    assert np.isfinite(up.gain).all()
+
+
+def four_fifths(whole: Callable[[], ClientData]) -> ClientData:
+    return whole().split(0.2)[0]
 
 
 @pytest.mark.usefixtures("float64")
-def test_without_offers_it_is_local_on_four_fifths() -> None:
+def test_without_offers_it_is_local_on_four_fifths_that_may_step_back() -> None:
+    """Two rounds on the same samples: the held-out loss falls, so that the second goes on where the first ended."""
     problem, data = blobs()
-    w, fomo = problem.init(KEY), make("fedfomo", M=0, R=6, alpha=0.1)
+    w, fomo = problem.init(KEY), make("fedfomo", M=0, R=6, alpha=0.01)
     down = fomo.send(fomo.server(problem, w, 5, KEY), jnp.int32(3), KEY)
-    alone = make("local", R=6, alpha=0.1)
-    found, _, _ = local(fomo, problem, w, down, lambda: view(data, 3))
-    expected, _, _ = local(alone, problem, alone.client(w, KEY), (), lambda: view(data, 3).split(0.2)[0])
-    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected.v), strict=True):
-        np.testing.assert_allclose(np.array(x), np.array(y), rtol=1e-13)
+    alone = make("local", R=6, alpha=0.01)
+    mine, expected = fomo.client(w, KEY), alone.client(w, KEY)
+    for cursor in (0, 6):
+        whole = functools.partial(view, data, 3, cursor=cursor)
+        mine, _, _ = local(fomo, problem, mine, down, whole)
+        expected, _, _ = local(alone, problem, expected, (), functools.partial(four_fifths, whole))
+        for x, y in zip(jax.tree.leaves(mine.w), jax.tree.leaves(expected.v), strict=True):
+            np.testing.assert_allclose(np.array(x), np.array(y), rtol=1e-12)
 
 
-def state(seen: list[int], P: np.ndarray, t: int = 0) -> Server:
+def test_a_client_with_one_sample_only_takes() -> None:
+    data = quadratics(np.zeros((1, 2)), np.full((1, 2), 2.0), [1])
+    client, _, _ = local(
+        FOMO, Quadratic(2), Client(at(3.0), at(3.0)), offers((1.0, 0.0), (4.0, 0.0)), lambda: view(data)
+    )
+    assert client.w.tree.tolist() == client.before.tree.tolist() == [1.0, 0.0]
+
+
+def state(there: list[int], P: np.ndarray, t: int = 0) -> Server:
     n = len(P)
-    seen_by_now = np.isin(np.arange(n), seen)
-    return Server(w=Vector(np.arange(n, dtype=float)[:, None]), seen=seen_by_now, P=P, t=np.int32(t))  # type: ignore[arg-type]
+    mask = np.isin(np.arange(n), there)
+    return Server(w=Vector(np.arange(n, dtype=float)[:, None]), there=mask, P=P, t=np.int32(t))  # type: ignore[arg-type]
 
 
 def test_what_the_server_offers() -> None:
-    """The models that served best, or random ones in eps (1 - decay)^t of the offers; every model once."""
+    """The models that served best, or random ones in eps - decay t of the offers, at least none; every model once."""
     P = np.zeros((6, 6))
     P[2] = [1.0, 5.0, 9.0, -3.0, 7.0, 8.0]
-    method, keys = make("fedfomo", M=3, eps=0.4, decay=0.5), jax.random.split(KEY, 4000)
+    method, keys = make("fedfomo", M=3, eps=0.4, decay=0.1), jax.random.split(KEY, 4000)
     send = jax.jit(jax.vmap(method.send, (None, None, 0)))
 
     def offered(seen: list[int], t: int) -> Offers:
         return jax.device_get(send(state(seen, P, t), 2, keys))
 
-    best = offered([0, 1, 2, 3, 5], 100)  # not itself, nor 4, which has not uploaded
+    best = offered([0, 1, 2, 3, 5], 100)  # not itself, nor 4, which did not upload in the last round
     assert np.all(best.ids == [5, 1, 0])
     assert np.all(best.w.tree[:, :, 0] == [5.0, 1.0, 0.0])
     assert np.all(best.there)
@@ -89,7 +120,7 @@ def test_what_the_server_offers() -> None:
     assert set(few.ids[few.there]) == {3}
     assert np.all(few.there.sum(1) == 1)
     assert not np.any(offered([], 0).there)  # the first round
-    for t, eps in ((0, 0.4), (2, 0.1)):
+    for t, eps in ((0, 0.4), (3, 0.1)):
         down = offered([0, 1, 2, 3, 5], t)
         shares = np.bincount(down.ids[:, 0], minlength=6) / len(keys)
         expected = eps / 4 * np.array([1, 1, 0, 1, 0, 1]) + (1 - eps) * (np.arange(6) == 5)
@@ -98,7 +129,7 @@ def test_what_the_server_offers() -> None:
 
 
 def test_merge_by_hand() -> None:
-    """Clients 1 and 3 upload; what models gained for them is added up."""
+    """Clients 1 and 3 upload, and only they did in the last round; what models gained for them is added up."""
     method = make("fedfomo", M=2)
     ups = Upload(
         w=Vector(jnp.array([[10.0], [30.0]])),
@@ -107,7 +138,7 @@ def test_merge_by_hand() -> None:
     )
     server = jax.jit(method.merge)(state([2], np.ones((4, 4))), ups, jnp.full(2, 0.5), jnp.array([1, 3]), KEY)
     assert server.w.tree[:, 0].tolist() == [0.0, 10.0, 2.0, 30.0]
-    assert server.seen.tolist() == [False, True, True, True]
+    assert server.there.tolist() == [False, True, False, True]
     assert server.P.tolist() == [[1, 1, 1, 1], [1.5, 1, 0, 1], [1, 1, 1, 1], [1.25, 3, 1, 1]]
     assert int(server.t) == 1
 
@@ -119,7 +150,8 @@ def test_a_newcomer_is_offered_the_mean_of_the_uploads() -> None:
     assert all(7 not in x.shape for x in jax.tree.leaves(down))
     assert down.w.tree[0, 0] == pytest.approx(3.0)
     assert down.there.tolist() == [True, False]
-    w = jax.jit(lambda d: method.join(Quadratic(1), d, view(ONE), jax.random.key(1)))(down)
+    one = quadratics(np.array([[0.0]]), np.array([[2.0]]), [5])
+    w = jax.jit(lambda d: method.join(Quadratic(1), d, view(one), jax.random.key(1)).w)(down)
     own = float(Quadratic(1).init(jax.random.key(1)).tree[0])
     assert abs(own) < 3  # so that the mean is of no help: a step from its own start
     assert float(w.tree[0]) == pytest.approx(0.8 * own)

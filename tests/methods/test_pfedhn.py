@@ -71,20 +71,40 @@ def test_server_by_hand(size: float, settings: dict[str, Any], step: Any) -> Non
 
 
 @pytest.mark.usefixtures("float64")
-def test_clients_are_taken_in_turn_with_momentum() -> None:
-    """The second client's slope is taken at the network that the first one left, and added to .9 of the first one's."""
+def test_all_clients_of_a_round_make_one_step_with_their_mean() -> None:
+    """Both slopes are taken at the same network. Client 1: v = -3, so z = (0, 3), and delta = -2 passes -14 back.
+
+    The next round's slope is added to .9 of this one's; with S = 1 that is the paper's order of one client after the other.
+    """
     method, net = PFedHN(alpha_m=0.01, momentum=0.9, decay=0.0), small()
-    server = Server(net, method._outer.init(net))
-    ids, deltas = np.array([0, 1]), np.array([[3.0], [-2.0]])
-    server = jax.jit(method.merge)(server, Vector(deltas), np.ones(2) / 2, ids, KEY)
-    p = [np.array(x) - 0.01 * np.array(g) for x, g in zip(START, SLOPE, strict=True)]
-    v, (a, c), (b1, b2), (_, W2) = p[0][1], p[1], p[2], p[3]
-    z = c * v + b2  # v = -3: only the second unit is on, and only the second client's v has a slope
-    assert a * v + b1 < 0 < z
-    back = -2.0 * W2
-    second = [[0, back * c], [0, back * v], [0, back], [0, -2.0 * z], [-2.0]]
-    for found, x, first, g in zip(flat(server.net), p, SLOPE, second, strict=True):
-        np.testing.assert_allclose(found, x - 0.01 * (0.9 * np.array(first) + np.array(g)), rtol=1e-12)
+    other = [[0.0, -14.0 * -1.0], [0.0, -14.0 * -3.0], [0.0, -14.0], [0.0, -2.0 * 3.0], [-2.0]]
+    mean = [(np.array(a) + np.array(b)) / 2 for a, b in zip(SLOPE, other, strict=True)]
+    merge, server = jax.jit(method.merge), Server(net, method._outer.init(net))
+    deltas = Vector(np.array([[3.0], [-2.0]]))
+    once = merge(server, deltas, np.array([0.9, 0.1]), np.array([0, 1]), KEY)
+    p = [np.array(x) - 0.01 * g for x, g in zip(START, mean, strict=True)]
+    for found, expected in zip(flat(once.net), p, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    twice = jax.jit(method.merge)(once, Vector(np.array([[3.0]])), np.ones(1), np.array([0]), KEY)
+    v, (a, _), (b, _), (W, _) = p[0][0], p[1], p[2], p[3]
+    z = a * v + b  # of client 0 at the network that the first round left
+    assert z > 0
+    then = [[3 * W * a, 0], [3 * W * v, 0], [3 * W, 0], [3 * z, 0], [3.0]]
+    for found, x, first, g in zip(flat(twice.net), p, mean, then, strict=True):
+        np.testing.assert_allclose(found, x - 0.01 * (0.9 * first + np.array(g)), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("ending", "layers"), [("linear", 4), ("relu", 3)])
+def test_the_fourth_layer_has_no_relu(ending: str, layers: int) -> None:
+    """A last layer that gives -1 everywhere: relu makes it 0, and the heads give their biases."""
+    method, problem = make("pfedhn", ending=ending), Quadratic(2)
+    phi = method.server(problem, problem.init(KEY), 3, KEY).net.phi
+    assert len(phi.hidden) == layers
+    last = (jnp.zeros_like(phi.hidden[-1][0]), -jnp.ones_like(phi.hidden[-1][1]))
+    theta = generate(phi._replace(hidden=[*phi.hidden[:-1], last]), jnp.ones(1)).tree
+    heads = np.array(phi.W.tree).sum(-1) if ending == "linear" else 0.0
+    np.testing.assert_allclose(theta, np.array(phi.b.tree) - heads, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.usefixtures("float64")
@@ -94,7 +114,7 @@ def test_server_step_by_differences() -> None:
     method = make("pfedhn", alpha_m=1.0, **PLAIN)
     server = jax.device_get(jax.jit(lambda: method.server(problem, problem.init(KEY), 9, KEY))())
     assert server.net.v.shape == (9, 3)
-    assert [W.shape for W, _ in server.net.phi.hidden] == [(100, 3), (100, 100), (100, 100)]
+    assert [W.shape for W, _ in server.net.phi.hidden] == [(100, 3), *[(100, 100)] * 3]
     net, delta = server.net, Vector(rng.normal(size=6))
     new = jax.jit(method.merge)(server, Vector(delta.tree[None]), np.ones(1), np.array([i]), KEY).net
     slope = jax.tree.map(lambda x, y: np.array(x - y), net, new)

@@ -38,6 +38,13 @@ def test_a_configuration_of_the_current_format_is_taken_as_it_is() -> None:
     assert upgrade(current, "here") is current
 
 
+def test_what_was_written_before_there_were_revisions_is_of_the_first() -> None:
+    before = config("mh")
+    del before["run"]["variant"]["revisions"]
+    assert upgrade(before, "here") == config("mh")
+    assert "revisions" not in before["run"]["variant"]  # a copy was changed
+
+
 def test_the_first_format_is_sorted_into_task_protocol_and_variant() -> None:
     old = old_config("fedavg")
     new = upgrade(old, "here")
@@ -49,6 +56,7 @@ def test_the_first_format_is_sorted_into_task_protocol_and_variant() -> None:
         "settings": was["settings"],
         "wrappers": {"beta": 2.0, "fine_tune": 1},
         "protocol": {},
+        "revisions": {"fedavg": 1, "beta": 1, "fine_tune": 1},
     }
     assert (run["protocol"]["rounds"], run["protocol"]["aggregated"], run["protocol"]["budget"]) == (4, 3, None)
     assert (run["task"]["name"], run["task"]["partition"]) == ("digits-mclr", was["partition"])

@@ -18,6 +18,12 @@ from fedprior.report.layouts import run_table, sweep_table, task_table
 from fedprior.report.tables import Table, render, rich_table
 
 VALUES = {1: 40.0, 2: 60.0, 3: 50.0, 4: 60.0, 5: 55.0}
+WORK = (
+    "4",
+    "560",
+    "3.92k",
+    "38.5k",
+)  # of COST: 4 clients, 140 gradients each, 7 rounds, 1000 (4 + .5 * 3) numbers a round
 METHODS = ("local", "fedavg", "scaffold", "perfedavg", "pfedme", "pfedme-released", "ditto", "fedamp", "mh-released")
 
 
@@ -48,7 +54,7 @@ def lines_of(table: Table, width: int = 80) -> list[str]:
 
 def test_rows_name_what_they_hold() -> None:
     body = run_table("t", results(seeds=3)).body
-    assert body[0] == ("local", "personal", *["55.00 ± 12.50"] * 3, "20.00 ± 0.00", "140", "3")
+    assert body[0] == ("local", "personal", *["55.00 ± 12.50"] * 3, "20.00 ± 0.00", *WORK, "3")
     assert [line[:2] for line in body] == [
         ("local", "personal"),
         ("fedavg", "personal"),
@@ -57,7 +63,7 @@ def test_rows_name_what_they_hold() -> None:
         ("pfedme-released", "global"),
     ]
     one = run_table("t", results(seeds=1), "best").body[1]
-    assert one == ("fedavg", "personal", "47.50", "47.50", "47.50", "-", "140", "1")
+    assert one == ("fedavg", "personal", "47.50", "47.50", "47.50", "-", *WORK, "1")
     with pytest.raises(FedpriorError, match=r"unknown round 'lats' \(did you mean 'last'"):
         run_table("t", results(), "lats")
 
@@ -71,19 +77,25 @@ def test_settings_of_one_method_are_rows_of_their_own() -> None:
 
 def test_what_a_method_costs_stands_beside_its_numbers() -> None:
     twice = results(cost={**COST, "gradients": 120, "hvps": 20})
-    assert run_table("t", twice).body[0][-2:] == ("120+20h", "5")
+    assert run_table("t", twice).body[0][-5:] == ("4", "480+80h", "3.36k+560h", "38.5k", "5")
     assert "h: Hessian-vector products" in render(run_table("t", twice), "markdown")
     assert "Hessian" not in render(run_table("t", results()), "markdown")
-    assert run_table("t", results(cost=None)).body[0][-2:] == ("-", "5")  # from before it was recorded
+    assert run_table("t", results(cost=None)).body[0][-5:] == (*"----", "5")  # from before it was recorded
+    before = results(cost={key: value for key, value in COST.items() if key != "parameters"})
+    assert run_table("t", before).body[0][-5:] == (*WORK[:3], "-", "5")  # from before the model's size was
     flat = next(csv.DictReader(io.StringIO(render(run_table("t", results()), "csv"))))
     cost = {name: flat[name] for name in ("gradients", "hvps", "forward", "down", "up", "state", "rounds")}
     assert list(cost.values()) == ["140", "0", "3", "1.0", "0.5", "2.0", "7"]
+    federation = {name: flat[f"federation_{name}"] for name in ("clients", "gradients", "hvps", "numbers")}
+    assert list(federation.values()) == ["4", "560", "0", "5500.0"]
 
 
 def test_a_budget_shows_the_rounds_of_each_method() -> None:
     table = run_table("t", results(protocol={"rounds": 7, "budget": {"gradients": 14000}}))
-    assert table.body[0][-3:] == ("140", "7", "5")
-    assert "at 14,000 gradients for a client that trains every round" in render(table, "markdown")
+    assert table.body[0][-6:] == (*WORK, "7", "5")
+    assert "at 14,000 gradients of a client that trains in every round" in render(table, "markdown")
+    total = run_table("t", results(protocol={"rounds": 7, "budget": {"megabytes": 1.5}}))
+    assert "at 1.5 megabytes sent" in render(total, "markdown")
     lines = lines_of(table)
     assert max(map(len, lines)) <= 80
     assert sum(line.count("55.00±9.88") for line in lines) == 15
@@ -94,7 +106,7 @@ def test_newcomers_are_shown_where_there_are_any() -> None:
     one = [*both_models(VALUES, 33.0), *rows({5: 42.0}, "newcomer"), *rows({5: 41.0}, "newcomer-global")]
     made = summarize({"fedavg": {0: record("fedavg", 0, one), 1: record("fedavg", 1, both_models(VALUES))}})
     table = run_table("t", made)
-    assert table.body[2] == ("fedavg", "newcomer", "42.00", "42.00", "42.00", "-", "140", "1")
+    assert table.body[2] == ("fedavg", "newcomer", "42.00", "42.00", "42.00", "-", "4", "560", "1.12k", "11k", "1")
     assert table.body[3][:3] == ("fedavg", "newcomer-global", "41.00")
     assert any("new global" in line for line in lines_of(table))
     assert "held out of training" in render(table, "latex")
@@ -110,7 +122,8 @@ def test_no_number_wraps_at_80_columns(choice: str) -> None:
     heading = next(i for i, line in enumerate(lines) if line.startswith("method"))
     assert lines[heading].split() == ["method", "model", "weighted", "mean", "worst", "10%", "pooled", "grads", "n"]
     for line, row in zip(lines[heading + 2 : heading + 2 + len(table.body)], table.body, strict=True):
-        assert line.split()[-7:] == [cell.replace(" ± ", "±") for cell in row[1:]]
+        shown = (*row[1:6], row[8], row[10])  # of what it costs, the gradients in the run
+        assert line.split()[-7:] == [cell.replace(" ± ", "±") for cell in shown]
         assert line.startswith((row[0], " "))
     assert ("optimistic" in "".join(lines)) == (choice == "best")
     if choice == "last":
@@ -129,11 +142,11 @@ def test_formats() -> None:
     table = run_table("task", made)
     markdown = render(table, "markdown").splitlines()
     assert markdown[0] == "task: test accuracy in percent, last round; mean ± standard deviation over seeds."
-    assert {line.count("|") for line in markdown[2:]} == {9}
+    assert {line.count("|") for line in markdown[2:]} == {12}
     assert markdown[4].startswith("| local | personal | 55.00 ± 12.50 |")
     latex = render(run_table("task", {"a_b": made["fedavg"]}), "latex")
     assert r"a\_b & personal & 55.00 $\pm$ 12.50" in latex
-    assert {line.count("&") for line in latex.splitlines() if "&" in line} == {7}
+    assert {line.count("&") for line in latex.splitlines() if "&" in line} == {10}
     flat = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     assert {row["round"] for row in flat} == {"last", "last10", "best"}
     wanted = {"variant": "fedavg", "model": "global", "average": "mean", "round": "best", "metric": "accuracy"}
@@ -156,9 +169,10 @@ def test_every_metric_has_its_table() -> None:
     f1 = run_table("toy", made, metric="macro_f1")
     assert f1.terminal is not None
     assert f1.terminal.title == "toy: test macro f1, last round"
+    work = ("4", "560", "1.12k", "11k")
     assert f1.body == (
-        ("local", "personal", "-", "-", "-", "-", "140", "0"),  # a record from before it was measured
-        ("mh", "personal", "0.876", "0.876", "0.876", "-", "140", "1"),
+        ("local", "personal", "-", "-", "-", "-", *work, "0"),  # a record from before it was measured
+        ("mh", "personal", "0.876", "0.876", "0.876", "-", *work, "1"),
     )
     nll = run_table("toy", made, metric="nll")
     assert nll.body[1][2] == "0.321"
@@ -186,9 +200,9 @@ def test_a_metric_per_class_has_a_row_for_each() -> None:
     ]
     lines = [line.split() for line in lines_of(table)]
     assert lines[0] == ["toy:", "test", "class", "accuracy", "in", "percent,", "last", "round"]
-    assert ["dog", "51.00", "51.00", "51.00", "-", "140", "1"] in lines
+    assert ["dog", "51.00", "51.00", "51.00", "-", "1.12k", "1"] in lines
     assert r"mh & personal & cat & 50.00" in render(table, "latex")
-    assert r"\begin{tabular}{lllrrrrrr}" in render(table, "latex")
+    assert r"\begin{tabular}{lllrrrrrrrrr}" in render(table, "latex")
     one = run_table("toy", summarize({"mh": {0: run}}), metric="class_accuracy[dog]")
     assert [line[:3] for line in one.body] == [("mh", "personal", "51.00"), ("mh", "global", "51.00")]
     flat = csv.DictReader(io.StringIO(render(table, "csv")))

@@ -23,6 +23,8 @@ from fedprior.study.trial import environment
 
 OLD = Path(__file__).parent.parent / "fixtures" / "format1"
 METHODS = sorted(path.name for path in (OLD / "digits-mclr").iterdir())
+CHANGED = [name for name in METHODS if fp.make(name).revision > 1]  # their update is another one since
+SAME = [name for name in METHODS if name not in CHANGED]
 METRICS = ["accuracy", "nll", "balanced_accuracy", "macro_f1", "brier", "ece"]
 
 
@@ -45,9 +47,21 @@ def fedprior_run(method: str, out: Path, *more: str) -> Outcome:
 
 def test_there_is_a_fixture_for_each_kind_of_state() -> None:
     assert {"mh", "scaffold", "fedamp", "fedfomo", "pfedhn", "fedem"} <= {*METHODS}
+    assert {"mh", "scaffold", "local"} <= {*SAME}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CHANGED)
+def test_a_run_of_another_update_is_not_gone_on_with(method: str, tmp_path: Path) -> None:
+    shutil.copytree(OLD / "digits-mclr" / method, tmp_path / "digits-mclr" / method)
+    before = contents(tmp_path)
+    outcome = fedprior_run(method, tmp_path, "--resume")
+    assert outcome.code == 2
+    assert f"an update that has changed since ({method}: revision 1 then, 2 now)" in " ".join(outcome.err.split())
+    assert "--overwrite" in outcome.err
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("method", SAME)
 def test_a_state_is_restored_bit_for_bit(method: str) -> None:
     study = fp.Study("digits-mclr", [method], local=False, **settings_of(method))
     (program,) = study.programs
@@ -70,7 +84,7 @@ def test_a_state_is_restored_bit_for_bit(method: str) -> None:
 
 
 @pytest.mark.slow  # and only so: these bits are those of the compiler's full optimization
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SAME)
 def test_a_resumed_run_ends_where_the_old_code_took_it(method: str, tmp_path: Path) -> None:
     shutil.copytree(OLD / "digits-mclr" / method, tmp_path / "digits-mclr" / method)
     outcome = fedprior_run(method, tmp_path, "--resume")

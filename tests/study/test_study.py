@@ -11,6 +11,7 @@ import pytest
 from program import contents, fedprior
 
 import fedprior as fp
+from fedprior.engine.cost import Cost
 from fedprior.methods import make
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import Status
@@ -212,7 +213,12 @@ def test_rows_that_make_no_sense(rows: Any, settings: dict[str, Any], message: s
         (["mh:metrics=['acuracy']"], {}, r"unknown metric 'acuracy' \(did you mean 'accuracy'\?\)"),
         (["local:beta=2"], {}, "beta acts on a global model, and Local has none; leave beta out"),
         (["scaffold:participation=all"], {}, "participation 'all' makes no sense for Scaffold; valid: sampled"),
-        (["local"], {"beta": 2}, "beta = 2 acts on a global model, and none of local has one"),
+        (
+            ["local"],
+            {"beta": 2},
+            "beta acts on a global model, and Local has none; leave beta out, or give it to the rows",
+        ),
+        (["fedavg", "fedem"], {"beta": 2}, "beta acts on a global model, and FedEM has none"),
         (["mh"], {"validation": 0.2}, "'validation' belongs to the task, which is open already; set it where it is"),
         (["mh:R=2.5"], {}, "R = 2.5 has the wrong type"),
     ],
@@ -225,13 +231,24 @@ def test_settings_that_make_no_sense(rows: Any, settings: dict[str, Any], messag
 
 def test_settings_reach_all_rows_and_a_row_s_own_go_before() -> None:
     settings: dict[str, Any] = {"rounds": 4, "beta": 2, "fine_tune": 1, "lambda": 7}
-    study = fp.Study(small_task(), ["local", "mh", "mh:lam=2,beta=3,rounds=5"], **settings)
+    study = fp.Study(small_task(), ["mh", "mh:lam=2,beta=3,rounds=5"], **settings)
     local, mh, own = study.programs
     assert [program.protocol.rounds for program in study.programs] == [4, 4, 5]
     assert [getattr(program.method, "lam", None) for program in study.programs] == [None, 7.0, 2.0]
-    assert local.variant.wrappers == {"fine_tune": 1}  # it has no global model, on which beta acts
+    assert local.variant.wrappers == {"fine_tune": 1}  # nobody named it, and it has no global model, on which beta acts
+    assert study.remarks() == ["local has no global model and runs without beta"]
     assert mh.variant.wrappers == {"beta": 2.0, "fine_tune": 1}
     assert own.variant.wrappers == {"beta": 3.0, "fine_tune": 1}
+
+
+def test_a_step_of_fine_tuning_without_fine_tuning_is_told() -> None:
+    study = fp.Study(small_task(), ["fedavg:fine_tune_step=0.1"], local=False)
+    assert study.remarks() == ["fedavg fine_tune_step=0.1: fine_tune_step does nothing without fine_tune"]
+    (trial,) = fp.Study(small_task(), ["pfedbayes:fine_tune=1"], local=False).trials()
+    trial.program.__dict__["cost"] = Cost(0, 0, 0, 0, 0)  # counting takes time
+    recorded = trial.config()["run"]["variant"]
+    assert recorded["wrappers"] == {"fine_tune": 1, "fine_tune_step": 0.01}
+    assert recorded["revisions"] == {"pfedbayes": 1, "fine_tune": 1, "fine_tune_step": 1}
 
 
 def test_rows_are_given_in_any_way() -> None:

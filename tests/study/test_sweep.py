@@ -176,11 +176,11 @@ def test_a_sweep_holds_samples_out() -> None:
     assert (given.tasks[0].settings.validation, given.tasks[0].protocol.eval_every) == (0.1, 2)
 
 
-def test_relaxation_is_left_out_where_there_is_no_global_model() -> None:
-    sweep = Sweep(small(), ["local", "fedavg"], {"alpha": [0.1]}, beta=2)
-    assert [(p.variant.name, p.variant.wrappers) for p in sweep.programs] == [("local", {}), ("fedavg", {"beta": 2.0})]
-    with pytest.raises(fp.FedpriorError, match="beta = 2 acts on a global model, and none of local has one"):
-        Sweep(small(), ["local"], {"alpha": [0.1]}, beta=2).programs  # noqa: B018
+def test_relaxation_is_refused_where_there_is_no_global_model() -> None:
+    sweep = Sweep(small(), ["fedavg"], {"alpha": [0.1]}, beta=2)
+    assert [(p.variant.name, p.variant.wrappers) for p in sweep.programs] == [("fedavg", {"beta": 2.0})]
+    with pytest.raises(fp.FedpriorError, match="beta acts on a global model, and Local has none"):
+        Sweep(small(), ["local", "fedavg"], {"alpha": [0.1]}, beta=2).programs  # noqa: B018
 
 
 # -- running, reusing, choosing ----------------------------------------------------------------------------------------

@@ -15,16 +15,17 @@ from toys import InTurn, Quadratic, vector
 from fedprior.core.vectors import Vector
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
-from fedprior.wrappers import WRAPPERS, checked, wrap
+from fedprior.wrappers import WRAPPERS, checked, in_force, wrap
 
 KEY = jax.random.key(0)
 
 
 def test_what_is_there() -> None:
-    assert WRAPPERS.names() == ["beta", "fine_tune"]
-    assert {name: (w.kind, w.default, w.needs_global_model) for name, w in WRAPPERS.items()} == {
-        "beta": (float, 1.0, True),
-        "fine_tune": (int, 0, False),
+    assert WRAPPERS.names() == ["beta", "fine_tune", "fine_tune_step"]
+    assert {name: (w.kind, w.default, w.needs_global_model, w.part_of) for name, w in WRAPPERS.items()} == {
+        "beta": (float, 1.0, True, None),
+        "fine_tune": (int, 0, False, None),
+        "fine_tune_step": (float, 0.0, False, "fine_tune"),
     }
     for name, wrapper in WRAPPERS.items():
         assert checked(name, wrapper.default) == wrapper.default == wrapper.about.inert
@@ -48,6 +49,29 @@ def test_settings_switch_wrappers_on() -> None:
     data = InTurn(np.array([[1.0, 2.0], [1.0, 2.0]]))
     _, models = both.personal_model(Quadratic(1), (), vector(3.0), data, KEY)
     assert float(models.tree[0, 0]) == pytest.approx(1 + 2 * 0.8**2, rel=1e-6)  # of the method's own step size, 0.1
+
+
+@pytest.mark.parametrize(
+    ("settings", "method", "alpha"),
+    [
+        ({"fine_tune": 1}, make("fedavg", alpha=0.1), 0.1),  # the method's own
+        ({"fine_tune": 1, "fine_tune_step": 0.3}, make("fedavg", alpha=0.1), 0.3),
+        ({"fine_tune": 1}, make("pfedbayes", samples=0), 0.01),  # its alpha is Adam's
+        ({"fine_tune": 1, "fine_tune_step": 0.2}, make("pfedbayes", samples=0), 0.2),
+    ],
+)
+def test_the_step_of_fine_tuning(settings: dict[str, Any], method: Any, alpha: float) -> None:
+    """From 3 on f = (w - 1)^2: 3 - 4 alpha."""
+    wrapped, start = wrap(method.algorithm(), settings, method), method.client(vector(3.0), KEY)
+    _, models = wrapped.personal_model(Quadratic(1), start, vector(3.0), InTurn(np.array([[1.0, 2.0]])), KEY)
+    assert float(models.tree[0, 0]) == pytest.approx(3 - 4 * alpha, rel=1e-6)
+
+
+def test_a_further_setting_does_nothing_by_itself() -> None:
+    method = make("fedavg")
+    plain = method.algorithm()
+    assert wrap(plain, {"fine_tune_step": 0.3}, method) is plain
+    assert in_force({"fine_tune_step": 0.3, "beta": 2.0}, method) == {"beta": 2.0}
 
 
 @pytest.mark.parametrize(

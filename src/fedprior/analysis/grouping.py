@@ -82,6 +82,7 @@ def _check_seeds(task: str, variant: str, seeds: Seeds) -> None:
 
 def _check_variants(task: str, records: list[RunRecord], warn: Warn, one_experiment: bool) -> None:
     """Refuse or tell what keeps the variants, of each of which one record is given, from being comparable."""
+    _check_revisions(task, records)
     stated: dict[str, Any] = {}  # what the protocol says where a variant does not change it
     common = {key: records[0].config["run"].get(key) for key in OF_THE_TASK}
     for record in records:
@@ -95,6 +96,20 @@ def _check_variants(task: str, records: list[RunRecord], warn: Warn, one_experim
         apart += differences({key: stated[key] for key in given}, given)
         if apart:
             warn(_not_of_one_experiment(task, apart[0], record))
+
+
+def _check_revisions(task: str, records: list[RunRecord]) -> None:
+    """Refuse rows of one method (or wrapper) whose update has changed between them."""
+    first: dict[str, RunRecord] = {}
+    for record in records:
+        for name, revision in record.config["run"]["variant"]["revisions"].items():
+            other = first.setdefault(name, record)
+            then = other.config["run"]["variant"]["revisions"][name]
+            if then != revision:
+                raise FedpriorError(
+                    f"runs of {task} are of two updates of {name} (revision {then} in {other.where}, {revision} in "
+                    f"{record.where}); give the folders of one"
+                )
 
 
 def _not_of_one_experiment(task: str, apart: str, record: RunRecord) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -21,6 +22,7 @@ from fedprior.analysis.series import (
 )
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.schema import AVERAGES, NEWCOMERS, MetricInfo
+from fedprior.records.spending import spending
 
 __all__ = [
     "Number",
@@ -72,10 +74,13 @@ def facts(seeds: Seeds) -> dict[str, Any]:
     record = next(iter(seeds.values()))
     run = record.config["run"]
     budget = {"budget": run["protocol"]["budget"]} if run["protocol"].get("budget") else {}
+    cost = record.config.get("cost")
+    spent = None if cost is None else dataclasses.asdict(spending(cost, run["protocol"]["aggregated"]))
     measured = {name: info for seed in seeds for name, info in seeds[seed].metrics.items()}
     return {
         **{key: run["variant"].get(key, {}) for key in ("method", "settings", "wrappers", "protocol")},
-        "cost": record.config.get("cost"),
+        "cost": cost,
+        "round_takes": spent,
         "rounds": run["protocol"]["rounds"],
         **budget,
         "measured": {

@@ -133,7 +133,7 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
     summaries: dict[str, Any] = {}
     for task in study.tasks:
         budget = task.protocol.budget
-        about = {"rounds": task.protocol.rounds} if budget is None else {"budget": dict(budget)}
+        about = {"rounds": task.protocol.rounds} if budget is None else {"budget": budget.model_dump()}
         summaries[task.name] = {"task": task.name, **about, "diverged": results.diverged, "results": {}}
     for name, rows in results.summary(warn).items():
         summaries[name]["results"] = rows

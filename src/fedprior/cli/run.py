@@ -46,9 +46,10 @@ def run(
     budget: Annotated[
         str | None,
         typer.Option(
-            metavar="gradients=N",
-            help="Compare at equal cost: each method gets as many rounds as take a client that trains in all of them N "
-            "gradients (a Hessian-vector product counts as two).",
+            metavar="KIND=N",
+            help="Compare at equal cost: each method gets as many rounds as take N of what KIND says. gradients: those of a "
+            "client that trains in every round. total_gradients: those of the whole federation, so that who trains counts. "
+            "megabytes: sent, both ways. (A Hessian-vector product counts as two gradients.)",
         ),
     ] = None,
     new_clients: Annotated[
@@ -101,19 +102,19 @@ def run(
     every = [] if ALL not in (method or ()) else [n for n in METHODS if n not in names and (local or n != "local")]
     rows = [*given, *(Variant.of(name) for name in every)]
     if local and all(row.method_name != "local" for row in rows):
-        rows = [Variant.of("local"), *rows]
+        rows, every = [Variant.of("local"), *rows], [*every, "local"]
     study = Study(task, rows, seeds=seeds, local=False, optional=every, **measuring(metric, chosen))
     options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
     conduct(study, folder, metric=metric, plan=plan, workers=workers, as_json=as_json, options=options)
 
 
 def _budget(text: str) -> dict[str, Any]:
-    """The assignment that ``--budget gradients=N`` stands for."""
+    """The assignment that ``--budget KIND=N`` stands for."""
     from fedprior.study.settings import Budget, parse_assignment
 
     kind, equals, _ = text.partition("=")
     if not equals:
-        raise FedpriorError(f"--budget '{text}' is not of the form gradients=N")
+        raise FedpriorError(f"--budget '{text}' is not of the form KIND=N; kinds: {', '.join(Budget.model_fields)}")
     if kind.strip() not in Budget.model_fields:
         raise unknown("budget", kind.strip(), Budget.model_fields)
     return dict([parse_assignment(f"budget.{text.strip()}")])

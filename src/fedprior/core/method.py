@@ -7,7 +7,7 @@ what the engine runs: the same functions as a tuple, which wrappers take and giv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -46,6 +46,8 @@ class Method(eqx.Module):
 
     participation: ClassVar[tuple[str, ...]] = ("sampled", "all")  # the modes that make sense, the default first
     paper: ClassVar[str] = ""  # the citation
+    revision: ClassVar[int] = 1  # raised when the update changes: a run of another revision is not gone on with
+    wrapper_defaults: ClassVar[Mapping[str, Any]] = {}  # settings of wrappers that fit this method better than theirs
 
     def __check_init__(self) -> None:
         for name, about in hypers(self).items():

@@ -24,11 +24,12 @@ def shuffled(position: Array, size: Array, seed: Array, rounds: int = 4) -> Arra
     """The place of ``position`` in a pseudo-random order of range(size); ``seed`` (32 bits, same shape) names the order.
 
     ``size`` may be traced, and nothing of that length is made: a keyed bijection of the next power of two (multiply by
-    an odd number, add, shift-xor, repeated) is walked until it falls below ``size``, which must be at least 1.
+    an odd number, add, shift-xor, repeated) is walked until it falls below ``size``. A size of 0 is taken for 1.
 
     >>> sorted(shuffled(jnp.arange(7), jnp.array(7), jnp.zeros(7, jnp.uint32)).tolist())
     [0, 1, 2, 3, 4, 5, 6]
     """
+    size = jnp.maximum(size, 1)  # below 0 there is nothing, and the walk would never end
     bits = jnp.maximum(32 - lax.clz(jnp.asarray(size - 1, jnp.uint32)), 1)
     mask, below, shift = (jnp.uint32(1) << bits) - 1, jnp.asarray(size, jnp.uint32), (bits + 1) // 2
     factors = [scatter_bits(seed + jnp.uint32(2 * r + 1)) | 1 for r in range(rounds)]
@@ -102,8 +103,7 @@ class ClientData:
             )
         step = jnp.asarray(self._cursor) + self._drawn.batches + jnp.arange(count)
         self._drawn.batches += count
-        # Only a part can be empty: then every pick is filling, and one stands for the size where 0 would not do.
-        size = self.size if self._split_seed is None else jnp.maximum(self.size, 1)
+        size = jnp.maximum(self.size, 1)  # of an empty part every pick is filling; 0 would not do below
         per_epoch = -(-size // self._batch_size)
         position = (step % per_epoch)[:, None] * self._batch_size + jnp.arange(self._batch_size)  # [count, B]
 

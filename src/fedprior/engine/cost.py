@@ -19,11 +19,9 @@ from fedprior.core.problem import Problem
 from fedprior.core.vectors import Scalar, Tree, Vector
 from fedprior.data.federation import Federation, Samples
 from fedprior.data.view import ClientData
-from fedprior.errors import FedpriorError
 from fedprior.models.classifier import Classifier
 from fedprior.models.mlp import DNN
 
-HVP = 2  # what a Hessian-vector product counts for in a budget: it differentiates a gradient, which takes about two of them
 SAMPLES = 40  # of the client whose round is run
 
 
@@ -41,23 +39,7 @@ class Cost:
     up: float  # D sent
     state: float  # D kept between rounds
     hvps: int = 0  # Hessian-vector products: derivatives of a gradient along a direction
-
-
-def rounds_within(gradients: int, cost: Cost, name: str) -> int:
-    """How many rounds of a method are within a budget of gradients for a client that trains in each of them.
-
-    >>> rounds_within(1400, Cost(gradients=140, forward=0, down=1, up=1, state=2), "mh-released")
-    10
-    """
-    each = cost.gradients + HVP * cost.hvps
-    if each == 0:
-        raise FedpriorError(f"{name} takes no gradients, so a budget of them gives it no number of rounds; use rounds")
-    if each > gradients:
-        raise FedpriorError(
-            f"a budget of {gradients} gradients is less than one round of {name}, which takes {each}; "
-            f"give at least {each}, or leave {name} out"
-        )
-    return gradients // each
+    parameters: int = 0  # D
 
 
 # -- a problem that counts ---------------------------------------------------------------------------------------------
@@ -148,7 +130,7 @@ def measure(algorithm: Algorithm, problem: Problem | None = None, federation: Fe
 
     >>> from fedprior.methods import make
     >>> measure(make("fedavg", R=3).algorithm())
-    Cost(gradients=3, forward=0, down=1.0, up=1.0, state=0.0, hvps=0)
+    Cost(gradients=3, forward=0, down=1.0, up=1.0, state=0.0, hvps=0, parameters=79510)
     """
     n_clients = federation.n_clients if federation else 100
     toy, few, counter = _network(3, 2, 2), _samples(np.ones((SAMPLES, 3), np.float32)), Counter[str]()
@@ -171,4 +153,5 @@ def measure(algorithm: Algorithm, problem: Problem | None = None, federation: Fe
         up=sent / size,
         state=kept / size,
         hvps=counter["hvps"],
+        parameters=size,
     )

@@ -25,23 +25,24 @@ from fedprior.core.vectors import (
     put_rows,
     repeat,
     row,
-    squared_norms,
     weighted_mean,
 )
 from fedprior.errors import FedpriorError
 
 
 class Server(NamedTuple):
-    """Everyone's last upload and cloud model."""
+    """Everyone's last upload (at first the start) and cloud model, and who has uploaded."""
 
     w: Vector  # [N, ...]
     u: Vector  # [N, ...]
+    seen: Array  # [N]
 
 
 class FedAMP(Method):
     """Clients with similar models attend to each other; each is pulled to a cloud model of its own, there is no global one.
 
-    The server keeps everyone's last upload; in a round it renews the cloud models of the S clients that uploaded.
+    The server keeps everyone's last upload, and renews all cloud models in every round. Attention goes to clients that have
+    uploaded; one that has not is taken to be where it started.
     ``sigma``: the scale of squared distances; None: their median, as no constant fits all models. ``a``: the attention's
     step, cut to what leaves every client at least ``keep`` of its own model; None: as large as that.
 
@@ -51,6 +52,7 @@ class FedAMP(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Huang et al., AAAI 2021"
+    revision: ClassVar[int] = 2  # 2: no attention to clients never seen, and every cloud model is renewed
 
     R: int = hyper(20, "PRIOR, section 5", least=1)
     K: int = hyper(1, "1: fresh batches throughout; 5 is what PRIOR's cost table implies", least=1)
@@ -67,7 +69,7 @@ class FedAMP(Method):
         return w0
 
     def server(self, problem: Problem, w0: Vector, n_clients: int, key: Array) -> Server:
-        return Server(repeat(w0, n_clients), repeat(w0, n_clients))
+        return Server(repeat(w0, n_clients), repeat(w0, n_clients), jnp.zeros((n_clients,), bool))
 
     def outbox(self, server: Server) -> Vector:
         """The cloud models [N, ...]."""
@@ -90,28 +92,27 @@ class FedAMP(Method):
         w, _ = lax.scan(step, client, data.draw(self.R))
         return w, w, {"moved": (w - client).norm(), "away": (w - down).norm()}
 
-    def attention(self, products: Array, own: Array, norms: Array, others: Array) -> Array:
-        """Weights [S, N] of the others' models, from <w_i, w_j> [S, N], |w_i|^2 [S], |w_j|^2 [N]; others: j != i."""
-        distance = jnp.maximum(own[:, None] + norms[None, :] - 2 * products, 0)
+    def attention(self, products: Array, seen: Array, others: Array) -> Array:
+        """Weights [N, N] of the others' models, from <w_i, w_j> [N, N]; others: j != i who were seen."""
+        norms = jnp.diagonal(products)
+        distance = jnp.maximum(norms[:, None] + norms[None, :] - 2 * products, 0)
         sigma: Scalar
         if self.sigma is not None:
             sigma = self.sigma
-        else:  # clients that never uploaded are all at the start, and say nothing of the scale
-            median = jnp.nanmedian(jnp.where(others & (distance > 1e-6 * own[:, None]), distance, jnp.nan))
-            sigma = jnp.where(jnp.isfinite(median), median, 1.0)
+        else:  # clients never seen are all at the start, and say nothing of the scale
+            median = jnp.nanmedian(jnp.where(others & seen[:, None], distance, jnp.nan))
+            sigma = jnp.where(median > 0, median, 1.0)
         slope = jnp.where(others, jnp.exp(-distance / sigma) / sigma, 0)
         most = (1 - self.keep) / jnp.maximum(jnp.max(jnp.sum(slope, axis=1)), 1e-30)
         return (most if self.a is None else jnp.minimum(self.a, most)) * slope
 
     def merge(self, server: Server, ups: Vector, weights: Array, ids: Array, key: Array) -> Server:
-        """Store the uploads, then u_i = sum_j xi_ij w_j for the clients that uploaded: two matrix products."""
-        w = put_rows(server.w, ids, ups)
-        norms = squared_norms(w)
-        others = jnp.arange(len(norms))[None, :] != ids[:, None]
-        xi = self.attention(inner_products(ups, w), norms[ids], norms, others)
-        stay = 1 - jnp.sum(xi, axis=1)
-        xi = xi.at[jnp.arange(len(ids)), ids].set(stay)
-        return Server(w, put_rows(server.u, ids, weighted_mean(w, xi)))
+        """Store the uploads, then u_i = sum_j xi_ij w_j for all clients: two matrix products."""
+        w, seen = put_rows(server.w, ids, ups), server.seen.at[ids].set(True)
+        myself = jnp.eye(len(seen), dtype=bool)
+        xi = self.attention(inner_products(w, w), seen, seen[None, :] & ~myself)
+        xi = jnp.where(myself, 1 - jnp.sum(xi, axis=1)[:, None], xi)
+        return Server(w, weighted_mean(w, xi), seen)
 
     def personal_model(self, problem: Problem, client: Vector, down: Vector, data: Data, key: Array) -> Mixture:
         """w_i."""
@@ -141,8 +142,9 @@ class HeurFedAMP(FedAMP):
             if not holds:
                 raise FedpriorError(f"HeurFedAMP: {name} = {getattr(self, name)!r} is not valid; {valid}")
 
-    def attention(self, products: Array, own: Array, norms: Array, others: Array) -> Array:
+    def attention(self, products: Array, seen: Array, others: Array) -> Array:
         """A softmax of cosines over the others, times 1 - xi."""
-        cosine = products / jnp.sqrt(jnp.maximum(own[:, None] * norms[None, :], 1e-30))
+        norms = jnp.diagonal(products)
+        cosine = products / jnp.sqrt(jnp.maximum(norms[:, None] * norms[None, :], 1e-30))
         assert self.sigma is not None
         return (1 - self.xi) * jax.nn.softmax(self.sigma * cosine, axis=1, where=others)

@@ -36,6 +36,7 @@ class FedEM(Method):
     """
 
     paper: ClassVar[str] = "Marfoq et al., NeurIPS 2021"
+    revision: ClassVar[int] = 2  # 2: responsibilities without a logarithm of pi
 
     M: int = hyper(3, "FedEM's code", least=1)
     R: int = hyper(20, "PRIOR, section 5", least=1)
@@ -78,7 +79,7 @@ class FedEM(Method):
         def add(total: Array, batch: Batch) -> Array:
             return total + self._responsibilities(problem, pi, learners, batch) @ batch.mask
 
-        return data.fold(add, jnp.zeros_like(pi)) / data.size
+        return data.fold(add, jnp.zeros_like(pi)) / jnp.maximum(data.size, 1)
 
     def local(
         self, problem: Problem, client: Array, down: Vector, data: Data, key: Array

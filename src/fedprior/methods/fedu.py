@@ -46,8 +46,8 @@ class Server(NamedTuple):
 class FedU(Method):
     """Every client has a model, tied to its neighbours' in a graph; an empty graph is Local.
 
-    ``graph``: "random" (uniform weights, those below 0.25 left out, as in the code for MNIST and CIFAR-10), "full",
-    "empty", or symmetric weights a_kl >= 0 [N, N] of your own.
+    ``graph``: "random" (means of two uniform numbers, those below 0.25, an eighth of them, left out, as in the code for
+    MNIST and CIFAR-10), "full", "empty", or symmetric weights a_kl >= 0 [N, N] of your own.
 
     >>> FedU(graph="full").eta
     0.01
@@ -55,6 +55,7 @@ class FedU(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Dinh et al., 2021"
+    revision: ClassVar[int] = 2  # 2: the random graph is the code's, whose weights are means of two uniform numbers
 
     R: int = hyper(20, "PRIOR, section 5", least=1)
     alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
@@ -78,9 +79,9 @@ class FedU(Method):
         if isinstance(self.graph, str):
             a = jnp.full((n_clients, n_clients), float(self.graph == "full"))
             if self.graph == "random":
-                upper = jnp.triu(jax.random.uniform(key, a.shape), 1)
-                a = jnp.where(upper < 0.25, 0, upper)
-                a = a + a.T
+                b = jax.random.uniform(key, a.shape)
+                a = (b + b.T) / 2
+                a = jnp.where(a < 0.25, 0, a)
         else:
             a = jnp.asarray(self.graph, jnp.result_type(float))
             if len(a) != n_clients:

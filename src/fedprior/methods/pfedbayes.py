@@ -8,7 +8,8 @@ server: (m, rho) <- sum_i p_i (m, rho)_i of the q_w
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +68,7 @@ class PFedBayes(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Zhang et al., ICML 2022"
+    wrapper_defaults: ClassVar[Mapping[str, Any]] = {"fine_tune_step": 0.01}  # plain steps: alpha is Adam's
 
     R: int = hyper(20, "PRIOR, section 5", least=1)
     K: int = hyper(5, "pFedBayes's public code", least=1)

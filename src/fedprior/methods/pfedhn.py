@@ -2,7 +2,8 @@
 
 server:  theta_i = h(v_i; phi), a network from a client's embedding v_i to its weights
 client:  theta~_i = theta_i after R steps theta <- theta - alpha grad f_i(theta; B);   uploads delta_i = theta_i - theta~_i
-server:  (phi, v_i) <- step along J^T delta_i, J the Jacobian of h in (phi, v_i); one client after the other
+server:  (phi, v) <- step along mean_i J_i^T delta_i, J_i the Jacobian of h(v_i; phi) in (phi, v)
+The paper's algorithm has one client in a round: S = 1 with S times the rounds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from fedprior.core.optimize import local_steps
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Tree, Vector
 
-WIDTH, DEPTH, CLIP = 100, 3, 50.0  # hidden units, hidden layers, the largest norm of a gradient
+WIDTH, CLIP = 100, 50.0  # hidden units, the largest norm of a gradient
+DEPTHS = {"linear": 4, "relu": 3}  # hidden layers, by what the last of them ends in
 
 
 class Hypernetwork(NamedTuple):
@@ -55,17 +57,20 @@ def _uniform(key: Array, shape: tuple[int, ...], fan_in: int) -> Array:
 
 
 def generate(phi: Hypernetwork, v: Array) -> Vector:
-    """theta = h(v; phi): hidden layers of ReLU units, then a linear head per array of the model."""
+    """theta = h(v; phi): hidden layers with ReLU between them, then a linear head per array of the model."""
     z = v
-    for W, b in phi.hidden:
-        z = jax.nn.relu(W @ z + b)
+    for k, (W, b) in enumerate(phi.hidden):
+        z = W @ z + b
+        if k < DEPTHS["linear"] - 1:  # the fourth layer has none
+            z = jax.nn.relu(z)
     return phi.W.map(lambda W, b: W @ z + b, phi.b)
 
 
 class PFedHN(Method):
     """The server's network makes each client's model; clients keep nothing and adapt nothing.
 
-    Its heads hold 100 numbers per weight of the model: the LSTM with the 5000-unit head does not fit.
+    All S updates of a round are taken at one phi, which makes one step with their mean. Its heads hold 100 numbers for each
+    weight of the model: the LSTM with the 5000-unit head does not fit.
 
     >>> PFedHN().momentum
     0.9
@@ -73,12 +78,16 @@ class PFedHN(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("sampled",)
     paper: ClassVar[str] = "Shamsian et al., ICML 2021"
+    revision: ClassVar[int] = 2  # 2: one step with the mean of all updates, four linear layers
 
     R: int = hyper(20, "PRIOR, section 5; pFedHN's code: 50", least=1)
     alpha: float = hyper(0.01, "PRIOR, section 5; pFedHN's code: 0.005 with momentum", least=0, inert=0)
     alpha_m: float = hyper(0.01, "pFedHN's code", sweep=(0.01, 0.03, 0.1), least=0, inert=0)
     momentum: float = hyper(0.9, "pFedHN's code", least=0, below=1)
     decay: float = hyper(1e-3, "pFedHN's code", least=0)
+    ending: str = hyper(
+        "linear", "pFedHN's code: four linear layers, the last without ReLU; relu: three, each with one", choices=DEPTHS
+    )
 
     @property
     def _outer(self) -> optax.GradientTransformation:
@@ -92,10 +101,11 @@ class PFedHN(Method):
         """Embeddings v [N, 1 + N / 4], the hypernetwork phi, and the optimizer's memory."""
         size = 1 + n_clients // 4
         v_key, hidden_key, head_key = jax.random.split(key, 3)
-        widths = [size] + [WIDTH] * DEPTH
+        depth = DEPTHS[self.ending]
+        widths = [size] + [WIDTH] * depth
         hidden = [
             (_uniform(jax.random.fold_in(k, 0), (b, a), a), _uniform(jax.random.fold_in(k, 1), (b,), a))
-            for k, a, b in zip(jax.random.split(hidden_key, DEPTH), widths[:-1], widths[1:], strict=True)
+            for k, a, b in zip(jax.random.split(hidden_key, depth), widths[:-1], widths[1:], strict=True)
         ]
         leaves, structure = jax.tree.flatten(w0)
         keys = jax.random.split(head_key, (len(leaves), 2))
@@ -120,15 +130,13 @@ class PFedHN(Method):
         return client, down - theta, {"moved": (down - theta).norm()}
 
     def merge(self, server: Server, ups: Vector, weights: Array, ids: Array, key: Array) -> Server:
-        """One step of the hypernetwork per client, in turn: the gradient of <h(v_i; phi), delta_i>."""
+        """One step of the hypernetwork along the gradient of mean_i <h(v_i; phi), delta_i>."""
 
-        def step(server: Server, message: tuple[Array, Vector]) -> tuple[Server, None]:
-            (i, delta), net = message, server.net
-            slope = jax.grad(lambda net: generate(net.phi, net.v[i]) @ delta)(net)
-            update, memory = self._outer.update(slope, server.memory, net)
-            return Server(optax.apply_updates(net, update), memory), None
+        def surrogate(net: Net) -> Array:
+            return jnp.mean(jax.vmap(lambda i, delta: generate(net.phi, net.v[i]) @ delta)(ids, ups))
 
-        return lax.scan(step, server, (ids, ups))[0]
+        update, memory = self._outer.update(jax.grad(surrogate)(server.net), server.memory, server.net)
+        return Server(optax.apply_updates(server.net, update), memory)
 
     def personal_model(self, problem: Problem, client: Tree, down: Vector | Net, data: Data, key: Array) -> Mixture:
         """theta_i as received; a newcomer's from the embedding that it found."""

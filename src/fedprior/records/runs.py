@@ -156,6 +156,15 @@ class RunFolder:
         """Refuse to resume a run of other settings; return what else differs (versions, machine) as warnings."""
         old, new = self.config, plain(config)
         apart = differences(_timeless(old["run"]), _timeless(new["run"]))
+        then, now = (config["run"]["variant"]["revisions"] for config in (old, new))
+        if then.keys() == now.keys() and then != now:
+            changed = [
+                f"{name}: revision {then[name]} then, {now[name]} now" for name in then if then[name] != now[name]
+            ]
+            raise FedpriorError(
+                f"{self.path} holds a run of an update that has changed since ({'; '.join(changed)}) and cannot go on with "
+                "the new one; start anew with --overwrite, or use another --out"
+            )
         if apart:
             raise FedpriorError(
                 f"{self.path} holds a run of other settings ({'; '.join(apart[:3])}); use another --out"

@@ -165,7 +165,7 @@ def upgrade(config: dict[str, Any], where: str) -> dict[str, Any]:
     if not isinstance(config.get("run"), dict) or not isinstance(config.get("environment"), dict):
         raise FedpriorError(f"{where} does not describe a run of fedprior; use another folder")
     if number == FORMAT:
-        return config
+        return _with_revisions(config)
     if number != 1:
         raise FedpriorError(
             f"{where} is of format {number}, which a newer fedprior wrote; this one reads 1 to {FORMAT}"
@@ -196,7 +196,16 @@ def upgrade(config: dict[str, Any], where: str) -> dict[str, Any]:
             current[new] = run[key]
     metrics = [dataclasses.asdict(info) for info in (ACCURACY, NLL)]
     kept = {key: value for key, value in config.items() if key not in ("run", "format")}
-    return {"format": FORMAT, "run": current, "metrics": metrics, **kept}
+    return _with_revisions({"format": FORMAT, "run": current, "metrics": metrics, **kept})
+
+
+def _with_revisions(config: dict[str, Any]) -> dict[str, Any]:
+    """A run from before revisions were recorded is of the first revision of everything."""
+    variant = config["run"].get("variant")
+    if not isinstance(variant, dict) or "revisions" in variant:
+        return config
+    first = dict.fromkeys((variant["method"], *variant["wrappers"]), 1)
+    return {**config, "run": {**config["run"], "variant": {**variant, "revisions": first}}}
 
 
 def current_name(name: str) -> str:

@@ -10,9 +10,11 @@ from fedprior.analysis.series import ROUNDS, metric_name
 from fedprior.analysis.summary import OverTasks, measured_columns, models_of, number_of
 from fedprior.errors import unknown
 from fedprior.records.schema import ACCURACY, AVERAGES, NEWCOMERS, MetricInfo
+from fedprior.records.spending import BUDGETS
 from fedprior.report.tables import Line, Table
 from fedprior.report.words import (
     direction,
+    format_count,
     format_interval,
     format_number,
     format_setting,
@@ -23,13 +25,15 @@ from fedprior.report.words import (
 )
 
 COST = ("gradients", "hvps", "forward", "down", "up", "state")  # in the CSV, per client and round
+TAKES = ("clients", "gradients", "hvps", "numbers")  # in the CSV, of the whole federation in a round
 
 
 # -- the runs of a task ------------------------------------------------------------------------------------------------
 
 HEAD = (
     *("own test, weighted", "own test, mean", "own test, worst decile", "pooled test"),
-    *("gradients per client and round", "rounds", "seeds"),
+    *("clients trained per round", "gradients per round", "gradients in the run", "numbers sent in the run"),
+    *("rounds", "seeds"),
 )
 SHORT_HEAD = ("weighted", "mean", "worst 10%", "pooled", "grads", "rounds", "n")  # for 80 columns
 
@@ -45,18 +49,28 @@ def run_table(task: str, results: Mapping[str, Any], choice: str = "last", metri
     body = _run_rows(results, choice, columns, of_classes)
     left = ("method", "model", "class") if of_classes else ("method", "model")
     head, short_head = ((*left, *(name for name in names if name != "rounds" or spent)) for names in (HEAD, SHORT_HEAD))
-    budgets = " or ".join(f"{gradients:,}" for gradients in spent)
-    budget = f", at {budgets} gradients for a client that trains every round" if spent else ""
+    budget = f", at {' or '.join(spent)}" if spent else ""
     title = f"{task}: test {metric_words(info)}{in_unit(info)}, {ROUNDS[choice]}{budget}"
-    notes = [*footnotes(body, grads=head.index("gradients per client and round")), *direction(info)]
+    in_the_run = head.index("gradients in the run")
+    notes = [*footnotes(body, grads=in_the_run), *direction(info)]
     how_to_read = [
         "weighted (by samples), mean and worst 10% (of clients): on own test samples",
         "pooled: on all",
-        "grads: gradients per client and round",
+        "grads: of the whole federation in the run",
         *notes,
         "mean±standard deviation over n seeds",
     ]
-    narrow = tuple((variant, model.replace("newcomer-", "new "), *line) for variant, model, *line in body)
+    only_wide = {
+        head.index(name) for name in ("clients trained per round", "gradients per round", "numbers sent in the run")
+    }
+    narrow = tuple(
+        (
+            line[0],
+            line[1].replace("newcomer-", "new "),
+            *(c for k, c in enumerate(line) if k > 1 and k not in only_wide),
+        )
+        for line in body
+    )
     return Table(
         title="; ".join([title, "mean ± standard deviation over seeds", *notes]),
         note="",
@@ -72,9 +86,19 @@ def _kind(info: MetricInfo) -> tuple[str, str, str]:
     return info.unit, info.better, info.about
 
 
-def _budgets(results: Mapping[str, Any]) -> list[int]:
-    """The gradients that the variants could spend, where they were compared at equal cost."""
-    return sorted({about["budget"]["gradients"] for about in results.values() if about.get("budget")})
+def _budgets(results: Mapping[str, Any]) -> list[str]:
+    """What the variants could spend, where they were compared at equal cost."""
+    given = [about["budget"] for about in results.values() if about.get("budget")]
+    return list(dict.fromkeys(f"{most:,} {BUDGETS[kind]}" for budget in given for kind, most in budget.items()))
+
+
+def _work(about: Mapping[str, Any]) -> Line:
+    """Clients trained, gradients in a round and in the run, and numbers sent in the run, of the whole federation."""
+    if (takes := about.get("round_takes")) is None:  # from before it was recorded
+        return ("-",) * 4
+    rounds, sent = about["rounds"], takes["numbers"]
+    each, whole = (work_text(takes["gradients"] * n, takes["hvps"] * n) for n in (1, rounds))
+    return str(takes["clients"]), each, whole, "-" if sent is None else format_count(sent * rounds)
 
 
 def _run_rows(
@@ -82,8 +106,6 @@ def _run_rows(
 ) -> tuple[Line, ...]:
     body = []
     for variant, about in results.items():
-        cost = about.get("cost")
-        grads = work_text(cost["gradients"], cost["hvps"]) if cost else "-"
         rounds = (str(about.get("rounds", "-")),) if _budgets(results) else ()
         for model in models_of(about):
             for column, info in columns.items():
@@ -92,7 +114,7 @@ def _run_rows(
                 label = (column[len(metric_name(column)) + 1 : -1],) if of_classes else ()
                 seeds = max(len(number["seeds"]) if number else 0 for number in own)
                 cells = (format_number(number, info) for number in numbers)
-                body.append((variant, model, *label, *cells, grads, *rounds, str(seeds)))
+                body.append((variant, model, *label, *cells, *_work(about), *rounds, str(seeds)))
     return tuple(body)
 
 
@@ -109,10 +131,11 @@ def _run_numbers(task: str, results: Mapping[str, Any]) -> Iterator[tuple[Any, .
     """Every number of every metric, one a line."""
     yield (
         *("task", "variant", "method", "metric", "model", "data", "average", "round", "mean", "std", "seeds"),
-        *(*COST, "rounds"),
+        *(*COST, *(f"federation_{name}" for name in TAKES), "rounds"),
     )
     for variant, about in results.items():
-        facts = [*((about.get("cost") or {}).get(name) for name in COST), about.get("rounds")]
+        parts = ((about.get("cost") or {}, COST), (about.get("round_takes") or {}, TAKES))
+        facts = [*(part.get(name) for part, names in parts for name in names), about.get("rounds")]
         for metric, by_model in about["metrics"].items():
             for model, by_data in by_model.items():
                 for data, by_average in by_data.items():

@@ -39,13 +39,25 @@ def format_setting(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def format_count(count: float) -> str:
+    """A large number with three digits and a letter for its size.
+
+    >>> [format_count(n) for n in (20, 1999, 480_000, 2_800_000, 188_400_000_000)]
+    ['20', '2k', '480k', '2.8M', '188G']
+    """
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * size:
+            return f"{float(f'{count / size:.3g}'):g}{letter}"
+    return f"{count:.3g}"
+
+
 def work_text(gradients: int, hvps: int = 0) -> str:
     """Gradients, and Hessian-vector products where there are any.
 
-    >>> work_text(20), work_text(120, 20)
-    ('20', '120+20h')
+    >>> work_text(2000), work_text(12000, 2000)
+    ('2k', '12k+2kh')
     """
-    return f"{gradients}+{hvps}h" if hvps else str(gradients)
+    return f"{format_count(gradients)}+{format_count(hvps)}h" if hvps else format_count(gradients)
 
 
 def metric_words(info: MetricInfo) -> str:

@@ -7,68 +7,147 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedprior.report.figures import COLORS, save
-from fedprior.reproduce.convex import N, quadratic
-from fedprior.reproduce.theory import R, Table, slopes, step_bound
+from fedprior.report.figures import COLORS, new_figure, save
+from fedprior.reproduce.convex import quadratic
+from fedprior.reproduce.rate import Curve, Table
+from fedprior.reproduce.theory import Measured, R, conditions
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
+
+GREY = "#777777"
 
 
-def _axes(title: str, x: str, y: str) -> tuple[Figure, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.add_subplot()
+def _dress(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set(xlabel=x, ylabel=y, xscale="log", yscale="log")
-    axes.set_title(title, loc="left")
+    axes.set_title(title, loc="left", fontsize=11)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
 
 
-def draw(rates: Table, radii: Table, steps: Table, folder: Path) -> list[Path]:
+def _slope_text(curve: Curve) -> str:
+    value, low, high = (f"{round(x, 2) + 0.0:.2f}" for x in curve.slope())
+    return f"slope {value}" + (f" [{low}, {high}]" if len(curve.errors) > 1 else "")
+
+
+def _plot(axes: Axes, curve: Curve, color: str, marker: str) -> None:
+    label = f"{curve.name.replace('w*', '$w^*$')}: {_slope_text(curve)}"
+    half = np.minimum(curve.half, 0.95 * curve.mean)
+    axes.errorbar(curve.x, curve.mean, yerr=half, fmt=f"-{marker}", color=color, capsize=3, markersize=4, label=label)
+
+
+def _note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float], **style: Any) -> None:
+    axes.annotate(text, at, shift, textcoords="offset points", **{"color": GREY, "fontsize": 8, **style})
+
+
+def _reference(axes: Axes, x: np.ndarray, y: float, power: int) -> None:
+    """A grey line of a given slope, falling, named below its middle."""
+    ends = np.array([x.min(), x.max()], float)
+    heights = y * (ends / ends[0]) ** power
+    axes.plot(ends, heights, ":", color=GREY, zorder=1)
+    middle = (float(np.sqrt(ends.prod())), float(np.sqrt(heights.prod())))
+    _note(axes, f"slope {power}", middle, (-5, -3), ha="right", va="top")
+
+
+def rate(measured: Measured, path: Path) -> Path:
+    """The error against T with sampled clients, against N, and against T with all of them."""
+    figure = new_figure(13, 4.6)
+    left, middle, right = figure.subplots(1, 3, width_ratios=(4, 3, 3))
+    _dress(left, "Theorem 1: S < N clients, R = 1", "rounds T", r"$F(\bar w^{(T)}) - F(w^*)$, mean and 95 %")
+    sampled = [curve for curve in measured.rounds if len(curve.errors) > 1]
+    for curve, color, marker in zip(sampled, COLORS, "os^", strict=False):
+        _plot(left, curve, color, marker)
+    _reference(left, sampled[0].x, 0.25 * sampled[0].mean[0], -1)
+    least = conditions(quadratic(), 1).rounds
+    left.axvline(least, color=COLORS[0], linewidth=1, linestyle="--")  # of the first curve
+    shown = {"xycoords": ("data", "axes fraction"), "color": COLORS[0]}
+    _note(left, "blue: inside with $\\beta$ = 1\nfrom here on", (least, 0.99), (3, 0), va="top", **shown)
+    _dress(middle, "... against the number of clients", "clients N", "")
+    along = [c for c in measured.clients if c.along == "N"]
+    for curve, color, marker in zip(along, (COLORS[0], COLORS[5]), "os", strict=False):
+        _plot(middle, curve, color, marker)
+        middle.plot(curve.x, curve.bounds * curve.mean[0] / curve.bounds[0], "--", color=color, linewidth=1, zorder=1)
+    middle.plot([], [], "--", color=GREY, linewidth=1, label="(N/S - 1) / (N - 1), scaled to the first point")
+    _reference(middle, along[0].x, 0.4 * along[0].mean[0], -1)
+    middle.set_xticks(along[0].x, [str(n) for n in along[0].x])
+    middle.minorticks_off()
+    _dress(right, "... all clients, R = 2, $\\beta$ = 1", "rounds T", "")
+    for curve in (curve for curve in measured.rounds if len(curve.errors) == 1):
+        _plot(right, curve, COLORS[3], "D")
+        _reference(right, curve.x, 0.25 * curve.mean[0], -2)
+    for axes in (left, middle, right):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, fontsize=8)
+    save(figure, path)
+    return path
+
+
+def _against_lambda(axes: Axes, table: Table) -> None:
+    lam = [row["lambda"] for row in table]
+    stepped = next(key for key in table[0] if key.startswith("eta = ") and key != "eta = 0")
+    _dress(axes, "Theorem 2: personal models against $\\lambda$", r"$\lambda$", r"$\max_i \|\theta_i - w^*\|^2$")
+    shown = (
+        ("eta = 0", "identity mean", COLORS[0], "-o"),
+        ("bound", "its bound", COLORS[0], ":"),
+        ("noisy", "5 steps on batches of 2", COLORS[4], "-s"),
+        (stepped, rf"lg, $\eta_\alpha$ = {stepped.split()[-1]}", COLORS[1], "-^"),
+        (f"bound, {stepped}", "its bound", COLORS[1], ":"),
+    )
+    for key, label, color, style in shown:
+        axes.plot(lam, [row[key] for row in table], style, color=color, markersize=4, label=label)
+    large = np.array([row["lambda"] for row in table if row["lambda"] >= 10])
+    _reference(axes, large, 0.2 * next(row["eta = 0"] for row in table if row["lambda"] == large[0]), -2)
+
+
+def _against_eta(axes: Axes, table: Table) -> None:
+    _dress(axes, r"... against the meta-step, $\lambda$ = 100", r"$\eta$ (lg: $\eta_\alpha$; mh: both)", "")
+    styles = {"lg": (COLORS[1], "-^"), "meg": (COLORS[2], "-D"), "mh": (COLORS[5], "-v")}
+    rows = {mean: [r for r in table if r["mean"] == mean and r["eta"] > 0] for mean in styles}
+    for mean, (color, style) in styles.items():
+        if rows[mean]:
+            eta = [r["eta"] for r in rows[mean]]
+            axes.plot(eta, [r["distance"] for r in rows[mean]], style, color=color, markersize=4, label=mean)
+            axes.plot(eta, [r["bound"] for r in rows[mean]], ":", color=color, label=f"its bound ({mean})")
+            axes.plot(eta, [r["2 (eta G)²"] for r in rows[mean]], "--", color=color, linewidth=1)
+    axes.plot([], [], "--", color=GREY, linewidth=1, label=r"the bound's term $2\,\eta^2 G_\Phi^2$, same colours")
+    axes.set_ylim(bottom=1e-4)
+    plain = next(row["distance"] for row in table if row["eta"] == 0)
+    axes.axhline(plain, color=GREY, linewidth=1)
+    _note(axes, r"$\eta$ = 0", (0.99, plain), (0, -10), xycoords=("axes fraction", "data"), ha="right")
+
+
+def radius(measured: Measured, path: Path) -> Path:
+    """The personal models' distance against lambda and eta."""
+    figure = new_figure(11, 4.8)
+    left, right = figure.subplots(1, 2)
+    _against_lambda(left, measured.radius)
+    _against_eta(right, measured.meta)
+    for axes in (left, right):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, fontsize=8, ncols=2)
+    save(figure, path)
+    return path
+
+
+def step(measured: Measured, path: Path) -> Path:
+    """The error against the step, and where the bound lies."""
+    setting = quadratic()
+    limits = {"the theorem's bound": conditions(setting, R).bound, "$2R / L_F$": 2 * R / setting.l_envelope}
+    figure = new_figure(6.6, 4.2)
+    axes = figure.add_subplot()
+    _dress(axes, f"Theorem 1: the step, with S = N and R = {R}", r"$\tilde\alpha_m$", r"$F(w^{(300)}) - F(w^*)$")
+    shown = [row for row in measured.steps if row["error"] < 1e6]
+    axes.plot([r["step"] for r in shown], [max(r["error"], 1e-20) for r in shown], "-o", color=COLORS[0], markersize=4)
+    for color, (name, x), side in zip((COLORS[1], COLORS[2]), limits.items(), ("left", "right"), strict=True):
+        axes.axvline(x, color=color, linestyle="--")
+        shift = (4 if side == "left" else -4, 0)
+        _note(axes, f"{name} = {x:.2g}", (x, 0.02), shift, xycoords=("data", "axes fraction"), ha=side, color=color)
+    save(figure, path)
+    return path
+
+
+def draw(measured: Measured, folder: Path) -> list[Path]:
     """The three pictures."""
-    figure, axes = _axes("Theorem 1: error of the average iterate", "rounds T", r"$F(\bar w^{(T)}) - F(w^*)$")
-    for color, (problem, s, slope, half) in zip(COLORS, slopes(rates), strict=False):
-        rows = [r for r in rates if (r["problem"], r["S"]) == (problem, s)]
-        t, e = [float(r["T"]) for r in rows], [float(r["error"]) for r in rows]
-        style = "-o" if s < N else "--s"
-        axes.plot(t, e, style, color=color, label=f"{problem}, S = {s} of {N}: slope {slope:.2f} ± {half:.2f}")
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    paths = [folder / "theory-rate.png", folder / "theory-radius.png", folder / "theory-step.png"]
-    save(figure, paths[0])
-
-    figure, axes = _axes(
-        "Theorem 2: distance of personal models from $w^*$", r"$\lambda$", r"mean $\|\theta_i - w^*\|^2$"
-    )
-    lam = [float(r["lambda"]) for r in radii]
-    names = ("exact", "noisy", "4 sigma^2 / lambda^2")
-    for color, key in zip(COLORS, names, strict=False):
-        label = {
-            "exact": "exact proximal point",
-            "noisy": "5 steps on batches of 2",
-            "4 sigma^2 / lambda^2": r"$4\sigma_{F,*}^2/\lambda^2$",
-        }[key]
-        axes.plot(
-            lam,
-            [float(r[key]) for r in radii],
-            "-o" if key != "4 sigma^2 / lambda^2" else ":",
-            color=color,
-            label=label,
-        )
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    save(figure, paths[1])
-
-    setting = quadratic(lam=2.0)
-    bounds = step_bound(setting, R)
-    figure, axes = _axes(
-        "Theorem 1: below and above the step-size bound", r"$\tilde\alpha_m$", r"$F(w^{(300)}) - F(w^*)$"
-    )
-    x, y = [float(r["step"]) for r in steps], [min(float(r["error of w^(T)"]), 1e6) for r in steps]
-    axes.plot(x, np.maximum(y, 1e-20), "-o", color=COLORS[0])
-    for color, key in ((COLORS[1], "bound"), (COLORS[2], "2 / L_F")):
-        axes.axvline(bounds[key], color=color, linestyle="--", label=f"{key} = {bounds[key]:.3g}")
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    save(figure, paths[2])
-    return paths
+    return [
+        rate(measured, folder / "theory-rate.png"),
+        radius(measured, folder / "theory-radius.png"),
+        step(measured, folder / "theory-step.png"),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -13,16 +14,17 @@ from fedprior import methods
 from fedprior.core.method import Algorithm, Method, at_values
 from fedprior.core.vectors import Tree
 from fedprior.data.federation import Samples
-from fedprior.engine.cost import Cost, measure, rounds_within
+from fedprior.engine.cost import Cost, measure
 from fedprior.engine.engine import Engine
 from fedprior.engine.evaluate import Evaluator
 from fedprior.engine.metrics import measured
 from fedprior.engine.round import State, client_model, client_round, keys_for, message, server_round
 from fedprior.errors import FedpriorError, unknown
+from fedprior.records.spending import rounds_within, spending
 from fedprior.study.settings import Protocol, change_protocol
 from fedprior.study.task import Task
 from fedprior.study.variant import Variant
-from fedprior.wrappers import WRAPPERS, wrap
+from fedprior.wrappers import WRAPPERS, in_force, wrap
 
 
 def method_for(task: Task, variant: Variant) -> Method:
@@ -97,11 +99,25 @@ class Program:
         """What a client's round takes, counted."""
         return measure(self.method.algorithm(), self.task.problem, self.task.federation)
 
+    @property
+    def recorded_cost(self) -> dict[str, Any]:
+        """What a client's round takes, and how many clients train."""
+        clients, trains = self.task.federation.n_clients, self.engine.participation
+        trained = clients if trains == "all" else self.engine.aggregated
+        return {**dataclasses.asdict(self.cost), "trained_clients_per_round": trained}
+
     @cached_property
     def rounds(self) -> int:
-        """How many rounds a run has."""
-        budget = self.protocol.budget
-        return rounds_within(budget.gradients, self.cost, self.variant.name) if budget else self.protocol.rounds
+        """How many rounds a run has: as many as the budget allows, or else the protocol's."""
+        return self.rounds_by_budget or self.protocol.rounds
+
+    @cached_property
+    def rounds_by_budget(self) -> int | None:
+        """How many rounds the budget allows; None without a budget, or if a round takes nothing of it."""
+        if (budget := self.protocol.budget) is None:
+            return None
+        each = spending(self.recorded_cost, self.engine.aggregated)
+        return rounds_within(budget.model_dump(), each, self.variant.name)
 
     @cached_property
     def evaluator(self) -> Evaluator:
@@ -118,9 +134,12 @@ class Program:
     def check(self) -> None:
         """Refuse what makes no sense, before anything is compiled or written."""
         name = type(self.method).__name__
-        for key in self.variant.wrappers:
+        for key in in_force(self.variant.wrappers, self.method):
             if WRAPPERS.find(key).needs_global_model and not has_global_model(self.task, self.method):
-                raise FedpriorError(f"{key} acts on a global model, and {name} has none; leave {key} out")
+                raise FedpriorError(
+                    f"{key} acts on a global model, and {name} has none; leave {key} out, or give it to the rows that have "
+                    f"one: -m fedavg:{key}=..."
+                )
         modes, mode = self.method.participation, self.protocol.participation
         if mode is not None and mode not in modes:
             valid = " or ".join(modes)

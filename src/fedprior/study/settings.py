@@ -50,9 +50,26 @@ class TaskSettings(Strict):
 
 
 class Budget(Strict):
-    """What each method may spend, in place of a number of rounds that is the same for all."""
+    """What each method may spend, of one kind, in place of a number of rounds that is the same for all."""
 
-    gradients: int = pydantic.Field(ge=1)  # of each client that trains in every round; see `cost.rounds_within`
+    gradients: int | None = pydantic.Field(None, ge=1)  # of a client that trains in every round
+    total_gradients: int | None = pydantic.Field(None, ge=1)  # of the whole federation
+    megabytes: float | None = pydantic.Field(None, gt=0, allow_inf_nan=False)  # sent, both ways
+
+    @pydantic.model_validator(mode="after")
+    def _one(self) -> Budget:
+        if sum(value is not None for value in (self.gradients, self.total_gradients, self.megabytes)) != 1:
+            raise ValueError("a budget is of one kind: gradients, total_gradients or megabytes")
+        return self
+
+    @pydantic.model_serializer
+    def _plain(self) -> dict[str, float]:
+        return {kind: value for kind, value in self if value is not None}
+
+    @pydantic.field_validator("megabytes", mode="before")
+    @classmethod
+    def _whole(cls, value: object) -> object:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class Protocol(Strict):

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from fedprior import methods
-from fedprior.core.hyper import hypers, without_effect
 from fedprior.core.method import Method
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import RunFolder
 from fedprior.study.cells import Cell, Plan, job_of, planned
 from fedprior.study.program import Program, has_global_model, method_for
 from fedprior.study.recorder import CHECKPOINT_SECONDS, check_vacant, run_trial
+from fedprior.study.remarks import remarks_on
 from fedprior.study.results import Result, Results, Warn
 from fedprior.study.settings import TaskSettings, current_key, is_task_key, settable
 from fedprior.study.task import Task
@@ -41,9 +41,10 @@ class Study:
 
     ``variants``: names (``"mh"``, ``"mh:beta=2"``), or a dictionary from each row's name to what it changes, with the key
     "method" where that is not the row's name. ``seeds``: how many, or which. ``local``: whether the Local-only row is added
-    where it is missing. ``optional``: rows that are left out where the model does not allow them. ``settings`` are changed
-    for all rows: of the protocol (``rounds=50``), of wrappers (``beta=2``) where there is a global model, and
-    hyper-parameters of every method that has them; what a row says itself goes before.
+    where it is missing. ``optional``: rows that nobody asked for by name; they are left out where the model does not allow
+    them, and run without wrappers that do not fit them. ``settings`` are changed for all rows: of the protocol
+    (``rounds=50``), of wrappers (``beta=2``), and hyper-parameters of every method that has them; what a row says itself
+    goes before.
     """
 
     def __init__(
@@ -59,14 +60,15 @@ class Study:
         self.seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise FedpriorError(f"seeds = {seeds!r}; give a number of at least 1, or different seeds")
-        rows = _rows(variants)
+        rows, self.optional = _rows(variants), set(optional)
         if local and not any(row.method_name == "local" for row in rows):
             rows = [Variant.of("local"), *rows]
+            self.optional.add("local")
         self.variants = check_names(rows)
-        self.optional = set(optional)
         self.settings = {current_key(key): value for key, value in settings.items()}
         self._given: list[Task | str] = [task] if isinstance(task, Task | str) else list(task)
         self.left_out: dict[str, str] = {}  # optional rows, and why
+        self.without: dict[str, str] = {}  # optional rows and the wrappers that do not fit them
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -120,11 +122,12 @@ class Study:
                     self.left_out[row.name] = str(error)
                     continue
                 programs.append(program)
-        self._check_wrappers(programs)
         return programs
 
     def _fitting(self, task: Task, row: Variant, given: Variant) -> Variant:
-        """The row without those wrappers of the whole study that need a global model where there is none."""
+        """An optional row without those wrappers of the whole study that need a global model where there is none."""
+        if row.name not in self.optional:
+            return row
         missing = [
             key
             for key in row.wrappers
@@ -132,28 +135,17 @@ class Study:
             and WRAPPERS.find(key).needs_global_model
             and not has_global_model(task, Program(task, row).method)
         ]
+        if missing:
+            self.without[row.name] = ", ".join(missing)
         wrappers = {key: value for key, value in row.wrappers.items() if key not in missing}
         return Variant(row.name, row.method, row.settings, wrappers, row.protocol)
 
-    def _check_wrappers(self, programs: Sequence[Program]) -> None:
-        for key, value in self.settings.items():
-            if key in WRAPPERS and programs and not any(key in program.variant.wrappers for program in programs):
-                names = ", ".join(program.variant.name for program in programs)
-                raise FedpriorError(f"{key} = {value:g} acts on a global model, and none of {names} has one")
-
     def remarks(self) -> list[str]:
         """What is valid but may not be meant: settings that do nothing, rows that were left out."""
-        texts = [f"{name} is left out: {why}" for name, why in self.left_out.items()]
-        for program in self.programs:
-            about = hypers(program.method)
-            for key, why in without_effect(program.method).items():
-                if about[key].lacks(program.method) is None:
-                    texts.append(
-                        f"{program.variant.name}: {key} = {about[key].inert:g} is valid but switches that part off"
-                    )
-                elif key in program.variant.settings:
-                    texts.append(f"{program.variant.name}: {why}, so that here it does nothing")
-        return list(dict.fromkeys(texts))
+        texts = [text for program in self.programs for text in remarks_on(program)]
+        left = [f"{name} is left out: {why}" for name, why in self.left_out.items()]
+        without = [f"{name} has no global model and runs without {keys}" for name, keys in self.without.items()]
+        return list(dict.fromkeys([*left, *without, *texts]))
 
     # -- cells ---------------------------------------------------------------------------------------------------------
 

@@ -96,9 +96,7 @@ class Sweep(Study):
     @cached_property
     def programs(self) -> list[Program]:
         """Programs that together run all cells: each those that differ only in what can be data."""
-        programs = [program for program, _ in self._shared]
-        self._check_wrappers(programs)
-        return programs
+        return [program for program, _ in self._shared]
 
     @cached_property
     def _shared(self) -> list[tuple[Program, list[Variant]]]:

@@ -22,7 +22,7 @@ from fedprior.errors import FedpriorError
 from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientRow, Row, Times
 from fedprior.study.program import Program
 from fedprior.study.settings import NOT_RECORDED
-from fedprior.wrappers import WRAPPERS
+from fedprior.wrappers import WRAPPERS, in_force
 
 PERSONAL_POOLED = ("personal", "pooled")
 Scores = dict[tuple[str, str], Score]  # (model, data) -> every client's own
@@ -123,12 +123,11 @@ class Trial:
         """The resolved settings as they are recorded."""
         program, task, variant = self.program, self.program.task, self.program.variant
         engine, newcomers = program.engine, task.newcomers
-        clients, trains = task.federation.n_clients, engine.participation
         protocol = {
             **program.protocol.model_dump(exclude=NOT_RECORDED),
             "rounds": program.rounds,
             "aggregated": engine.aggregated,
-            "participation": trains,
+            "participation": engine.participation,
         }
         config = {
             "format": FORMAT,
@@ -139,25 +138,29 @@ class Trial:
                     "name": variant.name,
                     "method": variant.method_name,
                     "settings": {name: _plain(value) for name, value in vars(self.method).items()},
-                    "wrappers": {k: v for k, v in variant.wrappers.items() if v != WRAPPERS.find(k).default},
+                    "wrappers": in_force(variant.wrappers, program.method),
                     "protocol": {key: value for key, value in variant.protocol.items() if key not in NOT_RECORDED},
+                    "revisions": self._revisions(),
                 },
                 **({} if newcomers is None else {"newcomers": list(newcomers.ids)}),
                 **({"numbers_as_data": list(program.data)} if program.data else {}),
                 "seed": self.seed,
-                "clients": clients,
+                "clients": task.federation.n_clients,
                 "fingerprint": task.federation.fingerprint,
             },
             "metrics": [dataclasses.asdict(metric.info) for metric in program.evaluator.metrics.values()],
             "environment": environment(),
-            "cost": {
-                **dataclasses.asdict(program.cost),
-                "trained_clients_per_round": clients if trains == "all" else engine.aggregated,
-            },
+            "cost": program.recorded_cost,
         }
         if any(metric.info.per_class for metric in program.evaluator.metrics.values()):
             config["class_names"] = [str(c) for c in range(task.problem.n_classes)]
         return config
+
+    def _revisions(self) -> dict[str, int]:
+        """Which update of the method, and of each wrapper around it, the run is of."""
+        variant, method = self.program.variant, self.program.method
+        around = {key: WRAPPERS.find(key).revision for key in in_force(variant.wrappers, method)}
+        return {variant.method_name: method.revision, **around}
 
     def rows(self, t: int, scores: Scores) -> list[Row]:
         """The rows of metrics.csv for one round."""

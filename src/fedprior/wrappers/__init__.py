@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 
 class Wrapper(NamedTuple):
-    """A wrapper and the setting that switches it on."""
+    """A wrapper and the setting that switches it on, or a further setting of one."""
 
     kind: type  # of the setting's values
     default: Any  # the value at which nothing is wrapped
     about: Hyper  # where the setting comes from, and which of its values are valid
-    apply: Callable[[Algorithm, Any, Method], Algorithm]  # the method tells the wrapper of its own settings
+    # From the algorithm, the settings of all wrappers, and the method with its own settings; None: a further setting.
+    apply: Callable[[Algorithm, Mapping[str, Any], Method], Algorithm] | None
     needs_global_model: bool = False
+    part_of: str | None = None  # the wrapper without which a further setting does nothing
+    revision: int = 1  # raised when what it does changes, as of a method
 
 
 # By the setting that switches it on, in the order in which wrappers are applied: the last is the outermost.
@@ -29,8 +32,23 @@ WRAPPERS: Registry[Wrapper] = Registry(
     {
         "beta": "fedprior.wrappers.relaxation:RELAXATION",
         "fine_tune": "fedprior.wrappers.fine_tuning:FINE_TUNING",
+        "fine_tune_step": "fedprior.wrappers.fine_tuning:STEP",
     },
 )
+
+
+def in_force(settings: Mapping[str, Any], method: Method) -> dict[str, Any]:
+    """The settings of wrappers that do something; a method may have defaults of its own for them.
+
+    >>> from fedprior.methods import make
+    >>> in_force({"beta": 1.0, "fine_tune": 1}, make("pfedbayes")), in_force({"fine_tune_step": 0.1}, make("fedavg"))
+    ({'fine_tune': 1, 'fine_tune_step': 0.01}, {})
+    """
+    given = {**method.wrapper_defaults, **settings}
+    on = {
+        name: given[name] for name, wrapper in WRAPPERS.items() if given.get(name, wrapper.default) != wrapper.default
+    }
+    return {name: value for name, value in on.items() if (whole := WRAPPERS.find(name).part_of) is None or whole in on}
 
 
 def wrap(algorithm: Algorithm, settings: Mapping[str, Any], method: Method) -> Algorithm:
@@ -42,10 +60,10 @@ def wrap(algorithm: Algorithm, settings: Mapping[str, Any], method: Method) -> A
     >>> relaxed.local == plain.local, relaxed.merge == plain.merge
     (True, False)
     """
-    for name, wrapper in WRAPPERS.items():
-        value = settings.get(name, wrapper.default)
-        if value != wrapper.default:
-            algorithm = wrapper.apply(algorithm, value, method)
+    on = in_force(settings, method)
+    for name in on:
+        if (apply := WRAPPERS.find(name).apply) is not None:
+            algorithm = apply(algorithm, on, method)
     return algorithm
 
 

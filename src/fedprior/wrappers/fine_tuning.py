@@ -6,11 +6,14 @@ is no proximal term. In a mixture each component takes its steps, and the weight
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from jax import Array, lax
 
 from fedprior.core.batch import Data
 from fedprior.core.hyper import Hyper
-from fedprior.core.method import Algorithm, Mixture
+from fedprior.core.method import Algorithm, Method, Mixture
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Scalar, Tree, Vector
 from fedprior.errors import FedpriorError
@@ -34,9 +37,16 @@ def fine_tune(a: Algorithm, steps: int = 1, alpha: Scalar = 0.01) -> Algorithm:
     return a._replace(personal_model=personal_model)
 
 
-FINE_TUNING = Wrapper(
-    kind=int,
-    default=0,
-    about=Hyper("0: none; PRIOR's FT: one step, of the method's own size alpha", least=0, inert=0),
-    apply=lambda algorithm, steps, method: fine_tune(algorithm, steps, getattr(method, "alpha", 0.01)),
+def _apply(algorithm: Algorithm, settings: Mapping[str, Any], method: Method) -> Algorithm:
+    own: Scalar = getattr(method, "alpha", 0.01)
+    return fine_tune(algorithm, settings["fine_tune"], settings.get("fine_tune_step", own))
+
+
+FINE_TUNING = Wrapper(kind=int, default=0, about=Hyper("0: none; PRIOR's FT: 1 step", least=0, inert=0), apply=_apply)
+STEP = Wrapper(
+    kind=float,
+    default=0.0,
+    about=Hyper("0: the method's own step size alpha, but 0.01 for pFedBayes, whose alpha is Adam's", least=0, inert=0),
+    apply=None,
+    part_of="fine_tune",
 )

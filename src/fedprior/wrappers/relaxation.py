@@ -35,6 +35,6 @@ RELAXATION = Wrapper(
     kind=float,
     default=1.0,
     about=BETA,
-    apply=lambda algorithm, beta, method: relax(algorithm, beta, type(method).__name__),
+    apply=lambda algorithm, settings, method: relax(algorithm, settings["beta"], type(method).__name__),
     needs_global_model=True,
 )

@@ -1,0 +1,27 @@
+"""What is valid in a row's settings but may not be meant."""
+
+from __future__ import annotations
+
+from fedprior.core.hyper import hypers, without_effect
+from fedprior.study.program import Program
+from fedprior.wrappers import WRAPPERS, in_force
+
+
+def remarks_on(program: Program) -> list[str]:
+    """The settings of a row that do nothing, one sentence each."""
+    name, method, wrappers = program.variant.name, program.method, program.variant.wrappers
+    texts = []
+    if program.protocol.budget is not None and program.rounds_by_budget is None:
+        (kind,) = program.protocol.budget.model_dump()
+        texts.append(f"{name} spends nothing of a budget of {kind}: it has {program.rounds} rounds")
+    for key in wrappers.keys() - in_force(wrappers, method).keys():
+        whole, default = WRAPPERS.find(key).part_of, WRAPPERS.find(key).default
+        if whole is not None and wrappers[key] != default:
+            texts.append(f"{name}: {key} does nothing without {whole}")
+    about = hypers(method)
+    for key, why in without_effect(method).items():
+        if about[key].lacks(method) is None:
+            texts.append(f"{name}: {key} = {about[key].inert:g} is valid but switches that part off")
+        elif key in program.variant.settings:
+            texts.append(f"{name}: {why}, so that here it does nothing")
+    return texts

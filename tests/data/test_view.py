@@ -143,6 +143,25 @@ def test_the_rest_of_a_single_sample_is_empty_and_its_batches_are_filling() -> N
     assert weight.tolist() == [0.0] * 8
 
 
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_every_loop_over_few_samples_ends(size: int) -> None:
+    """A federation has no empty client, but a loop must end all the same, and count each sample that is there once."""
+    few = Samples(X, np.zeros(TOTAL, np.int32), np.array([4], np.int32), np.array([size], np.int32))
+
+    @jax.jit
+    def every() -> tuple[Array, ...]:
+        data = ClientData(few, 0, 8, jax.random.key(0), 5)
+        rest, held = data.split(0.5)
+        counts = [part.fold(times_seen, jnp.zeros(TOTAL)).sum() for part in (data, rest, held)]
+        return *counts, *(jnp.sum(part.draw(2) >= 0) for part in (data, rest, held))
+
+    whole, rest, held, *drawn = map(int, every())
+    assert whole == size
+    assert rest == (size == 2)
+    assert drawn == [2 * size, 2 * rest, 2 * held]
+    assert held == size - rest
+
+
 def test_draws_of_a_part_count_as_the_client_s() -> None:
     def draw() -> tuple[Array, ...]:
         data = view(4)

@@ -125,7 +125,8 @@ class ClientData:
 
         A single sample goes to the second part, and the first part is then empty: its batches are all filling.
         """
-        held = jnp.clip(jnp.round(self.size * fraction).astype(jnp.int32), 1, jnp.maximum(self.size - 1, 1))
+        least = jnp.minimum(self.size, 1)
+        held = jnp.clip(jnp.round(self.size * fraction).astype(jnp.int32), least, jnp.maximum(self.size - 1, least))
         parts = []
         for offset, size in ((held, self.size - held), (0, held)):
             part = copy.copy(self)

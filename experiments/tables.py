@@ -24,7 +24,7 @@ import fedprior as fp
 from fedprior.analysis.choice import Candidate
 from fedprior.errors import FedpriorError
 from fedprior.methods import METHODS
-from fedprior.report.layouts import comparison_tables
+from fedprior.report.comparison import comparison_tables
 from fedprior.report.tables import render
 from fedprior.study.settings import format_value
 from fedprior.study.sweep import open_sweep

@@ -183,7 +183,8 @@ def test_only_the_same_settings_resume(folder: RunFolder) -> None:
     assert folder.check_same(CONFIG) == []
     assert folder.check_same(longer(9)) == []
     assert folder.check_same(config(metrics=(ACCURACY, BRIER))) == []
-    assert folder.check_same({**CONFIG, "environment": {"jax": "2"}}) == ["jax: None then, '2' now"]
+    elsewhere = folder.check_same({**CONFIG, "environment": {"jax": "2"}})
+    assert elsewhere == ["resuming with another jax: None then, '2' now"]
     with pytest.raises(FedpriorError, match=r"variant.settings.lam: 15.0 then, 2.0 now.*use another --out"):
         folder.check_same(config(settings={"lam": 2.0}))
     with pytest.raises(FedpriorError, match="beta: None then, 2 now"):

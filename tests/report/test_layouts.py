@@ -90,6 +90,13 @@ def test_what_a_method_costs_stands_beside_its_numbers() -> None:
     assert list(federation.values()) == ["4", "560", "0", "5500.0"]
 
 
+def test_settings_that_were_changed_for_all_are_named() -> None:
+    made = results(("local", "mh", "mh K=2"), 1)
+    for name in ("mh", "mh K=2"):
+        made[name]["changed"] = {"K": 2, "lam": 30.0}
+    assert "K = 2 in mh; lam = 30 in mh, mh K=2" in render(run_table("t", made), "markdown")
+
+
 def test_a_budget_shows_the_rounds_of_each_method() -> None:
     table = run_table("t", results(protocol={"rounds": 7, "budget": {"gradients": 14000}}))
     assert table.body[0][-6:] == (*WORK, "7", "5")

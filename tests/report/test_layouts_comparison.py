@@ -11,7 +11,7 @@ from analysis.handmade import evaluated, record
 
 from fedprior.analysis.compare import Comparison, compare
 from fedprior.records.schema import NLL
-from fedprior.report.layouts import comparison_tables
+from fedprior.report.comparison import comparison_tables
 from fedprior.report.tables import render
 
 SAMPLES = (10, 20, 40, 10)

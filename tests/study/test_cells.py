@@ -107,7 +107,7 @@ def test_what_no_other_process_can_build_is_refused(tmp_path: Path) -> None:
     digits = fp.task("digits-mclr")
     refuse("the task 'arrays' was made from arrays, which no other process has", small_task())
     refuse("need a folder for their records; give out=", digits, out=None)
-    refuse("holds a method object, which no other process can build", digits, make("mh"))
+    refuse("holds a method object, which no other process can build", digits, make("mh", alpha=0.05, alpha_m=0.05))
     refuse("holds a setting that no other process can build", digits, fp.Variant.of("mh", mean=find_mean("lg")))
     own = replace(digits, select=lambda key, t, sizes, count: sizes[:count] * 0)
     (cell,) = share(fp.Study(digits, ["mh"], local=False)).cells(tmp_path)

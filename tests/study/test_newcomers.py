@@ -192,7 +192,7 @@ def test_a_client_goes_by_its_number_in_the_partition(joined: Joined) -> None:
     assert hits == result.scores[2, "personal", "own"].sums["accuracy"][-1]
     with pytest.raises(fp.FedpriorError, match=f"client {HELD_OUT[0]} was held out of training"):
         result.personal_model(HELD_OUT[0])
-    with pytest.raises(fp.FedpriorError, match="client 20 does not exist; valid: 0 to 18"):
+    with pytest.raises(fp.FedpriorError, match=r"client 20 does not exist; valid: 0, 1, 3, .* \(16 in all\)"):
         result.personal_model(20)
 
 

@@ -22,7 +22,7 @@ def test_the_row_goes_before_the_task() -> None:
     task = fp.task("digits-mclr", lam=3.0, rounds=7)
     assert method_for(task, fp.Variant.of("mh")).lam == 3.0  # type: ignore[attr-defined]
     assert method_for(task, fp.Variant.of("mh", lam=2)).lam == 2.0  # type: ignore[attr-defined]
-    own = make("mh", lam=9.0)
+    own = make("mh", lam=9.0, alpha=0.1, alpha_m=0.1)
     assert method_for(task, fp.Variant.of(own)) is own
     program = Program(task, fp.Variant.of("mh", rounds=5, batch=3))
     assert (program.rounds, program.protocol.batch, program.engine.batch_size) == (5, 3, 3)

@@ -72,7 +72,7 @@ def test_the_models_are_those_that_were_scored(results: list[fp.Result]) -> None
         for name, model in (("personal", models[0]), ("global", result.global_model())):
             hits = int(np.sum(np.argmax(np.asarray(jax.vmap(model)(x)), 1) == y))
             assert hits == result.scores[4, name, "own"].sums["accuracy"][client]
-    with pytest.raises(fp.FedpriorError, match="client 5 does not exist; valid: 0 to 4"):
+    with pytest.raises(fp.FedpriorError, match="client 5 does not exist; valid: 0, 1, 2, 3, 4"):
         result.personal_model(5)
 
 

@@ -241,6 +241,26 @@ def test_settings_reach_all_rows_and_a_row_s_own_go_before() -> None:
     assert own.variant.wrappers == {"beta": 3.0, "fine_tune": 1}
 
 
+def test_what_is_set_must_reach_a_row_that_was_asked_for() -> None:
+    """Local is there of itself: a setting that only Local has would change the reference alone."""
+    with pytest.raises(fp.FedpriorError, match=r"'optimizer' is no setting of mh, and would change local only"):
+        fp.Study("digits-mclr", ["mh"], optimizer="adam").rows  # noqa: B018
+    named = fp.Study("digits-mclr", ["mh", "local"], optimizer="adam")
+    assert [row.settings for row in named.rows] == [{}, {"optimizer": "adam"}]
+    some = fp.Study(small_task(), ["mh", "fedavg"], K=2)
+    assert [program.changed for program in some.programs] == [{}, {"K": 2}, {}]  # which its table says
+
+
+def test_a_method_and_its_name_are_the_same_or_are_told_apart() -> None:
+    task = fp.task("digits-mclr", rounds=1, R=2, pooled="never", metrics=[])
+    message = "the given PFedBreD has alpha = 0.01, its default, where task 'digits-mclr' has 0.05; give the method by"
+    with pytest.raises(fp.FedpriorError, match=f"{message} its name, 'mh'"):
+        fp.run(task, fp.make("mh", R=2))
+    (by_name,), (given,) = fp.run(task, "mh"), fp.run(task, fp.make("mh", R=2, alpha=0.05, alpha_m=0.05))
+    assert (given.name, given.accuracy()) == (by_name.name, by_name.accuracy()) == ("mh", by_name.accuracy())
+    assert given.record.config["run"]["variant"] == by_name.record.config["run"]["variant"]
+
+
 def test_a_step_of_fine_tuning_without_fine_tuning_is_told() -> None:
     study = fp.Study(small_task(), ["fedavg:fine_tune_step=0.1"], local=False)
     assert study.remarks() == ["fedavg fine_tune_step=0.1: fine_tune_step does nothing without fine_tune"]
@@ -261,7 +281,7 @@ def test_rows_are_given_in_any_way() -> None:
     assert names({"base": {"method": "local"}, "mh": {}}) == ["base", "mh"]
     assert names([fp.Variant.of("mh", beta=2), make("lg"), "fedavg:R=2"], local=False) == [
         "mh beta=2",
-        "pfedbred",
+        "lg",
         "fedavg R=2",
     ]
 

@@ -77,7 +77,7 @@ def test_what_is_recorded_of_a_run() -> None:
     assert json.loads(json.dumps(config)) == config
     assert (config["format"], config["environment"]) == (FORMAT, environment())
     run = config["run"]
-    assert list(run) == ["task", "protocol", "variant", "seed", "clients", "fingerprint"]
+    assert list(run) == ["task", "protocol", "variant", "seed", "clients", "fingerprint", "split", "client_ids"]
     assert (run["seed"], run["clients"], run["task"]["name"]) == (2, 5, "arrays")
     assert run["variant"]["name"] == "meg R=2 K=2"
     assert run["variant"]["method"] == "meg"

@@ -75,10 +75,10 @@ def test_a_row_is_named_by_what_it_changes_or_by_its_user() -> None:
     assert Variant.of("mh", {"lam": 2.0}, beta=2).name == "mh lam=2 beta=2"
     assert Variant.of("mh", {"beta": 2}, name="mh+AM").name == "mh+AM"
     own = Variant.of(make("lg", R=2))
-    assert (own.name, own.method_name) == ("pfedbred", "pfedbred")
-    assert repr(own) == "Variant('pfedbred')"
+    assert (own.name, own.method_name) == ("lg", "lg")
+    assert repr(own) == "Variant('lg')"
     assert Variant.of("mh", {"mean": find_mean("lg")}).name == "mh mean=Mean"
-    with pytest.raises(FedpriorError, match="unknown key of pfedbred 'lam'"):  # it has its settings already
+    with pytest.raises(FedpriorError, match="unknown key of lg 'lam'"):  # it has its settings already
         Variant.of(make("lg"), lam=2)
 
 

@@ -17,7 +17,7 @@ from fedprior.records.schema import RunRecord, Status, differences
 
 Seeds = Mapping[int, RunRecord]
 Warn = Callable[[str], None]
-OF_THE_TASK = ("task", "fingerprint", "clients", "newcomers")  # what the runs of a task have in common
+OF_THE_TASK = ("task", "fingerprint", "split", "clients", "newcomers")  # what the runs of a task have in common
 FREE_PROTOCOL = ("participation",)  # for which each method has a default of its own
 
 
@@ -87,7 +87,8 @@ def _check_variants(task: str, records: list[RunRecord], warn: Warn, one_experim
     common = {key: records[0].config["run"].get(key) for key in OF_THE_TASK}
     for record in records:
         run = record.config["run"]
-        apart = differences(common, {key: run.get(key) for key in OF_THE_TASK})
+        both = {key: run.get(key) for key in OF_THE_TASK if key != "split" or (run.get(key) and common[key])}
+        apart = differences({key: common[key] for key in both}, both)  # older runs did not record how they were split
         if apart and one_experiment:
             raise FedpriorError(f"{_not_of_one_experiment(task, apart[0], record)}; give the folders of one")
         own = {*run["variant"]["protocol"], *FREE_PROTOCOL, *(("rounds",) if run["protocol"].get("budget") else ())}

@@ -79,6 +79,7 @@ def facts(seeds: Seeds) -> dict[str, Any]:
     measured = {name: info for seed in seeds for name, info in seeds[seed].metrics.items()}
     return {
         **{key: run["variant"].get(key, {}) for key in ("method", "settings", "wrappers", "protocol")},
+        "changed": record.config.get("changed", {}),
         "cost": cost,
         "round_takes": spent,
         "rounds": run["protocol"]["rounds"],

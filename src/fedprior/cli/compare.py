@@ -34,7 +34,8 @@ def compare(
     the reference with wins and losses, and how evenly the metric is spread over
     clients.
     """
-    from fedprior.report import figures, layouts
+    from fedprior.report import figures
+    from fedprior.report.comparison import comparison_tables
     from fedprior.report.tables import FORMATS, render, rich_table
     from fedprior.study.results import Results
 
@@ -47,7 +48,7 @@ def compare(
     if as_json:
         sys.stdout.write(json.dumps(dataclasses.asdict(comparison), indent=1) + "\n")
         return
-    tables = layouts.comparison_tables(comparison)
+    tables = comparison_tables(comparison)
     if format != "text":
         sys.stdout.write(render(tables, format) + "\n")
         return

@@ -13,6 +13,7 @@ import numpy as np
 from fedprior.data.partitions.base import Partition, check, hold_out
 from fedprior.data.sources import Source
 from fedprior.errors import FedpriorError
+from fedprior.files import digest
 
 if TYPE_CHECKING:
     import jax
@@ -38,6 +39,9 @@ class Federation:
     fingerprint: str  # of the source
     vectors: np.ndarray | None = None  # [V, d] word vectors, for models of text
     clients: np.ndarray | None = None  # [N] the clients' numbers in the partition; None: 0, 1, ..., all of them
+    names: tuple[int | str, ...] | None = None  # [N] what their owners call them; None: by their numbers
+    class_names: tuple[int | str, ...] | None = None  # [C] what the labels are called; None: 0, 1, ...
+    split: str = ""  # fingerprint of who holds which sample for training, validation or test
     _placed: dict[Any, Samples] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -52,8 +56,13 @@ class Federation:
 
     @property
     def ids(self) -> tuple[int | str, ...]:
-        """What the clients are called [N], in records and by users: the numbers that the partition gave them."""
-        return tuple(self.numbers.tolist())
+        """What the clients are called [N], in records and by users. Randomness depends on their numbers, not on this."""
+        return tuple(self.numbers.tolist()) if self.names is None else self.names
+
+    @property
+    def classes(self) -> tuple[int | str, ...]:
+        """What the classes are called [C]."""
+        return tuple(range(self.n_classes)) if self.class_names is None else self.class_names
 
     def placed(self, part: str, sharding: jax.sharding.Sharding) -> Samples:
         """The samples of a part ("train", "test", "validation") on devices: one copy for all engines that ask."""
@@ -98,7 +107,16 @@ def federate(
         fingerprint=source.fingerprint,
         vectors=source.vectors,
         clients=clients,
+        names=_named(partition, clients),
+        class_names=source.class_names,
+        split=digest(partition.fingerprint, repr((validation, seed) if validation else None)),
     )
+
+
+def _named(partition: Partition, clients: np.ndarray | None) -> tuple[int | str, ...] | None:
+    if partition.names is None or clients is None:
+        return partition.names
+    return tuple(partition.names[i] for i in clients)
 
 
 def part_newcomers(n_clients: int, fraction: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -36,8 +36,9 @@ import numpy.typing as npt
 
 from fedprior.data import hub
 from fedprior.data.decode import numbered
+from fedprior.data.given import as_numbers, client_ids, named_labels
 from fedprior.data.hub import Array, Arrays, Digests, Spec
-from fedprior.errors import FedpriorError, first_line
+from fedprior.errors import FedpriorError
 from fedprior.files import array_digest, digest
 from fedprior.registry import Registry
 
@@ -56,7 +57,10 @@ class Source:
     group: npt.NDArray[np.int32] | None = None  # [n] writer or user, numbered from 0 by first appearance
     is_test: npt.NDArray[np.bool_] | None = None  # [n] the data's own test split, where it has one
     vectors: npt.NDArray[np.float32] | None = None  # [V, d] word vectors; rows 0 (padding) and 1 (unknown) are zero
-    group_names: tuple[Any, ...] | None = None  # what the groups 0, 1, ... are called, where it is known
+    group_names: tuple[int | str, ...] | None = None  # what the groups 0, 1, ... are called, where it is known
+    class_names: tuple[int | str, ...] | None = (
+        None  # what the labels 0, 1, ... are called, where they are no such numbers
+    )
 
 
 # --- pixels to numbers ------------------------------------------------------------------------------------------------
@@ -217,7 +221,8 @@ def from_arrays(
 ) -> Source:
     """Make a source of your own arrays: x [n, ...] becomes float32, or int32 token ids where word vectors are given.
 
-    `client_id` (numbers or strings) says who holds each sample, `is_test` which samples are for testing.
+    `client_id` (whole numbers or strings) says who holds each sample, `is_test` which samples are for testing. Labels that
+    are strings, or whole numbers that do not begin at 0, keep their names; labels from 0 are their own names.
 
     >>> source = from_arrays([[0.0], [1.0]], [0, 1], client_id=["b", "a"])
     >>> source.group, source.group_names
@@ -226,12 +231,12 @@ def from_arrays(
     Traceback (most recent call last):
     fedprior.errors.FedpriorError: sample 1 of arrays has a value that is not finite; remove or repair it
     """
-    table = None if vectors is None else _as_numbers(vectors, "vectors", np.float32)
-    samples = _as_numbers(x, "x", np.float32 if table is None else np.int32)
-    labels = _as_numbers(y, "y", np.int32)
+    table = None if vectors is None else as_numbers(vectors, "vectors", np.float32)
+    samples = as_numbers(x, "x", np.float32 if table is None else np.int32)
     if not len(samples):
         raise FedpriorError("x is empty; a source needs at least one sample")
-    classes = int(labels.max(initial=0)) + 1 if n_classes is None else n_classes
+    labels, called = named_labels(y, n_classes)
+    classes = n_classes or (int(labels.max(initial=0)) + 1 if called is None else len(called))
     _check_labels(labels, classes, len(samples))
     for what, array in ((name, samples), ("the word vectors", table)):
         if array is not None and not (finite := np.isfinite(array.reshape(len(array), -1)).all(1)).all():
@@ -245,37 +250,21 @@ def from_arrays(
     for what, other in (("client_id", who), ("is_test", own_test)):
         if other is not None and other.shape != (len(samples),):
             raise FedpriorError(f"{what} has shape {other.shape} for {len(samples)} samples; give one entry for each")
-    if who is not None and len(odd := np.flatnonzero(who != who)):  # NaN is the one value unlike itself
-        raise FedpriorError(f"client_id of sample {odd[0]} is not a number; say who holds the sample or leave it out")
-    group, names = (None, None) if who is None else numbered(who.tolist())
+    group, names = (None, None) if who is None else numbered(client_ids(who))
     parts = [a for a in (samples, labels, group, own_test, table) if a is not None]
+    said = [] if called is None else [json.dumps(called)]
     return Source(
         name=name,
         x=samples,
         y=labels,
         n_classes=classes,
-        fingerprint=digest(name, str(classes), *map(array_digest, parts)),
+        fingerprint=digest(name, str(classes), *said, *map(array_digest, parts)),
         group=group,
         is_test=own_test,
         vectors=table,
         group_names=names,
+        class_names=called,
     )
-
-
-def _as_numbers(values: npt.ArrayLike, what: str, kind: type[np.float32] | type[np.int32]) -> Array:
-    try:
-        given = np.asarray(values)
-    except ValueError as error:
-        reason = first_line(error)
-        raise FedpriorError(f"{what} must be an array of numbers, all rows of one length ({reason})") from error
-    if given.ndim == 0 or given.dtype.kind not in "biuf":
-        raise FedpriorError(f"{what} must be an array of numbers; got shape {given.shape}, type {given.dtype}")
-    with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is reported by the caller, or below
-        array = given.astype(kind)
-    if kind is np.int32 and not np.array_equal(array, given):
-        bad = given[array != given][0]
-        raise FedpriorError(f"{what} must hold whole numbers of at most 32 bits; got {bad}")
-    return array
 
 
 def _check_labels(y: Array, n_classes: int, samples: int) -> None:

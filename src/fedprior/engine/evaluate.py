@@ -140,7 +140,7 @@ class Evaluator:
             host = np.asarray(x)[: len(count)]
             return host if np.issubdtype(host.dtype, np.integer) else host.astype(np.float64)
 
-        names = tuple(map(str, range(self.engine.federation.n_classes)))
+        names = tuple(map(str, self.engine.federation.classes))
         return Score(jax.tree.map(trim, sums), count, names)
 
     # -- run once per device -------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import equinox as eqx
@@ -13,7 +13,7 @@ from jax import Array, lax
 from fedprior.core.batch import Batch
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Scalar, Vector
-from fedprior.errors import FedpriorError
+from fedprior.errors import FedpriorError, first_line
 from fedprior.models.base import Frozen, Model, Shift
 
 ModelBuilder = Callable[[Array], eqx.Module]  # a function of a key
@@ -52,11 +52,37 @@ class Classifier(Problem):
 
     def __init__(self, model: ModelBuilder | eqx.Module, n_classes: int):
         given = isinstance(model, eqx.Module)
+        if not given and (hasattr(model, "state_dict") or not callable(model)):
+            raise FedpriorError(
+                f"the model is a {type(model).__module__}.{type(model).__name__}; give an Equinox module, or a function of "
+                "a key that builds one: lambda key: eqx.nn.Linear(64, 10, key=key)"
+            )
         built = cast(eqx.Module, model) if given else cast(ModelBuilder, model)(jax.random.key(0))
         params, self.rest = eqx.partition(built, _trainable(built))
         self.start = Vector(params) if given else None
         self.build = None if given else cast(ModelBuilder, model)
         self.n_classes = n_classes
+
+    def check_reads(self, x: Any, classes: Sequence[object]) -> None:
+        """Refuse samples that the model cannot read, and a model without a score for each class."""
+        one = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)
+        try:
+            scores = jax.eval_shape(lambda key, x: self.logits(self.init(key), x), jax.random.key(0), one).shape
+        except (TypeError, ValueError, IndexError) as error:
+            raise FedpriorError(
+                f"the model cannot read samples of shape {x.shape[1:]} ({first_line(error)})"
+            ) from error
+        if len(scores) != 2:
+            raise FedpriorError(
+                f"the model gives an array of shape {scores[1:]} for a sample; it must give a score for each class, "
+                f"of shape ({len(classes)},)"
+            )
+        if scores[1] < len(classes):
+            listed = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")
+            raise FedpriorError(
+                f"the model gives {scores[1]} scores, and there are {len(classes)} classes ({listed}); give it as many "
+                "outputs, or correct the labels"
+            )
 
     def init(self, key: Array) -> Vector:
         """Draw the model's own initial parameters; those of a given model are the same for every key."""

@@ -26,7 +26,17 @@ from typing import Any, Protocol, TypeVar
 from fedprior.errors import FedpriorError
 from fedprior.files import read_json, replace_file, write_json, writing
 from fedprior.records import tables
-from fedprior.records.schema import ClientRow, Row, RunRecord, Status, Times, differences, plain, upgrade
+from fedprior.records.sameness import check_same
+from fedprior.records.schema import (
+    ClientId,
+    ClientRow,
+    Row,
+    RunRecord,
+    Status,
+    Times,
+    plain,
+    upgrade,
+)
 
 T = TypeVar("T")
 KEPT = 2  # checkpoints
@@ -153,28 +163,14 @@ class RunFolder:
         write_json(self.path / "config.json", config)
 
     def check_same(self, config: dict[str, Any]) -> list[str]:
-        """Refuse to resume a run of other settings; return what else differs (versions, machine) as warnings."""
-        old, new = self.config, plain(config)
-        apart = differences(_timeless(old["run"]), _timeless(new["run"]))
-        then, now = (config["run"]["variant"]["revisions"] for config in (old, new))
-        if then.keys() == now.keys() and then != now:
-            changed = [
-                f"{name}: revision {then[name]} then, {now[name]} now" for name in then if then[name] != now[name]
-            ]
-            raise FedpriorError(
-                f"{self.path} holds a run of an update that has changed since ({'; '.join(changed)}) and cannot go on with "
-                "the new one; start anew with --overwrite, or use another --out"
-            )
-        if apart:
-            raise FedpriorError(
-                f"{self.path} holds a run of other settings ({'; '.join(apart[:3])}); use another --out"
-            )
-        return differences(old["environment"], new["environment"])
+        """Refuse to resume a run of other settings, data or start; return what else to know as warnings."""
+        return check_same(self.where, self.config, plain(config))
 
     def update(self, config: dict[str, Any]) -> None:
         """Let the run have this configuration from now on: more rounds, other metrics, the current format."""
         if (new := plain(config)) != (old := read_json(self.path / "config.json")):
-            write_json(self.path / "config.json", {**old, "format": new["format"], "run": new["run"], **_measured(new)})
+            now = {key: new[key] for key in ("format", "run", "start") if key in new}
+            write_json(self.path / "config.json", {**old, **now, **_measured(new)})
 
     def set_status(self, status: Status, at: int) -> None:
         """Say how the run stands."""
@@ -234,7 +230,7 @@ class RunFolder:
             text = self._text(table)
             stays = [
                 row
-                for row in tables.decode(table, text)
+                for row in tables.decode(table, text, self._client_ids)
                 if row.round <= last and (isinstance(row, Times) or wanted(row.round, row.model, row.data))
             ]
             kept = tables.header(table, metrics) + tables.encode(table, stays, metrics)
@@ -253,7 +249,12 @@ class RunFolder:
 
     def rows(self, table: str) -> list[Any]:
         """All whole rows of one of the tables."""
-        return tables.decode(table, self._text(table))
+        return tables.decode(table, self._text(table), self._client_ids)
+
+    @property
+    def _client_ids(self) -> Sequence[ClientId]:
+        """What the clients are called, newcomers included, where they have names of their own."""
+        return self.config["run"].get("client_ids", ()) if self.exists else ()
 
     def record(self) -> RunRecord:
         """The run as it stands."""
@@ -278,11 +279,6 @@ class LazyRows(Sequence[ClientRow]):
 def _write(path: Path, text: str) -> None:
     with open(path, "w", encoding="utf-8", newline="") as file:
         file.write(text)
-
-
-def _timeless(run: dict[str, Any]) -> dict[str, Any]:
-    """A run's settings without its length, which may be changed."""
-    return {**run, "protocol": {**run["protocol"], "rounds": 0}}
 
 
 def _measured(config: dict[str, Any]) -> dict[str, Any]:

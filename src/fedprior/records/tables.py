@@ -10,7 +10,7 @@ import csv
 import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedprior.records.schema import RENAMED_COLUMNS, ClientId, ClientRow, Row, Times
@@ -58,8 +58,12 @@ def _text(cells: Sequence[Any]) -> str:
     return line.getvalue()[:-2]
 
 
-def decode(table: str, text: str) -> list[AnyRow]:
-    """The whole records of a table; one that was being written when the run was killed, or that is damaged, is left out."""
+def decode(table: str, text: str, clients: Sequence[ClientId] = ()) -> list[AnyRow]:
+    """The whole records of a table; one that was being written when the run was killed, or that is damaged, is left out.
+
+    ``clients``: what the clients are called, where they have names of their own; a name may look like a number.
+    """
+    known = {str(client): client for client in clients}
     head, _, body = text.partition("\n")
     names = [RENAMED_COLUMNS.get(name, name) for name in _parsed(head)]
     if not set(KEYS[table]) <= set(names):
@@ -67,7 +71,7 @@ def decode(table: str, text: str) -> list[AnyRow]:
     rows = []
     for record in _whole(body) if CHECK in names else body.split("\n")[:-1]:
         try:
-            rows.append(_row(table, dict(zip(names, _parsed(record), strict=True))))
+            rows.append(_row(table, dict(zip(names, _parsed(record), strict=True)), known))
         except ValueError:
             continue
     return rows
@@ -97,7 +101,7 @@ def _parsed(record: str) -> list[str]:
     return next(csv.reader([record]), [])
 
 
-def _row(table: str, cells: dict[str, str]) -> AnyRow:
+def _row(table: str, cells: dict[str, str], known: Mapping[str, ClientId]) -> AnyRow:
     if table == "times.csv":
         return Times(int(cells["round"]), float(cells["train_seconds"]), float(cells["evaluation_seconds"]))
     keys = {key: cells.pop(key) for key in KEYS[table]}
@@ -105,8 +109,10 @@ def _row(table: str, cells: dict[str, str]) -> AnyRow:
     where = (int(keys["round"]), keys["model"], keys["data"])
     if table == "metrics.csv":
         return Row(*where, keys["average"], values)
-    return ClientRow(*where, _client(keys["client"]), int(keys["samples"]), values)
+    return ClientRow(*where, _client(keys["client"], known), int(keys["samples"]), values)
 
 
-def _client(text: str) -> ClientId:
+def _client(text: str, known: Mapping[str, ClientId]) -> ClientId:
+    if text in known:
+        return known[text]
     return int(text) if re.fullmatch(r"0|-?[1-9][0-9]*", text) else text  # "007" is a name

@@ -23,7 +23,7 @@ from fedprior.errors import FedpriorError, unknown
 from fedprior.records.spending import rounds_within, spending
 from fedprior.study.settings import Protocol, change_protocol
 from fedprior.study.task import Task
-from fedprior.study.variant import Variant
+from fedprior.study.variant import Variant, name_of
 from fedprior.wrappers import WRAPPERS, in_force, wrap
 
 
@@ -33,6 +33,7 @@ def method_for(task: Task, variant: Variant) -> Method:
     What a name stands for (mh: mean = mh) is not for the task to change, only for the variant.
     """
     if not isinstance(variant.method, str):
+        _check_given(task, variant.method)
         return variant.method
     known = methods.all_keys()
     for key in task.defaults:
@@ -41,6 +42,28 @@ def method_for(task: Task, variant: Variant) -> Method:
     has, preset = methods.keys(variant.method), methods.METHODS.find(variant.method).preset
     shared = {key: value for key, value in task.defaults.items() if key in has and key not in preset}
     return methods.make(variant.method, **{**shared, **variant.settings})
+
+
+def _check_given(task: Task, method: Method) -> None:
+    """Refuse an object of a registered method that would run with a default where its name runs with the task's value."""
+    if (name := name_of(method)) not in methods.METHODS:
+        return  # a class of the user's own is run as it is
+    usual = method_for(task, Variant.of(name))
+    for key in (key for key in task.defaults if key in methods.keys(name)):
+        value, default = (
+            getattr(method, key),
+            methods.METHODS.find(name).preset.get(key, getattr(type(method), key, None)),
+        )
+        if value == default != getattr(usual, key):
+            raise FedpriorError(
+                f"the given {type(method).__name__} has {key} = {value:g}, its default, where task '{task.name}' has "
+                f"{getattr(usual, key):g}; give the method by its name, '{name}', which takes the task's settings, with "
+                f"what you change: fp.Variant.of('{name}', {key}={value:g})"
+            )
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return a is not b and (not isinstance(a, str | int | float | bool | None) or a != b)
 
 
 def has_global_model(task: Task, method: Method) -> bool:
@@ -66,6 +89,14 @@ class Program:
     def method(self) -> Method:
         """The method with all its settings."""
         return method_for(self.task, self.variant)
+
+    @cached_property
+    def changed(self) -> dict[str, Any]:
+        """The settings in which the method differs from what its name stands for on this task."""
+        if not isinstance(self.variant.method, str):
+            return {}
+        usual = vars(method_for(self.task, Variant.of(self.variant.method)))
+        return {key: value for key, value in vars(self.method).items() if _differ(value, usual[key])}
 
     @cached_property
     def protocol(self) -> Protocol:

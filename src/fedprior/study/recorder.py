@@ -96,7 +96,7 @@ def last_accuracy(rows: Sequence[Row], before: float | None = None) -> float | N
 def resume_run(trial: Trial, run: RunFolder, start: State) -> tuple[State, list[str]]:
     """Where the run in the folder goes on (it may be made longer), and what to warn about."""
     config = trial.config()
-    warnings = [f"resuming with another {text}" for text in run.check_same(config)]
+    warnings = run.check_same(config)
     engine = trial.program.engine
     host, damaged = run.restore(engine.host_template(trial.values or ()))
     state = start if host is None else engine.placement.from_host(host)

@@ -92,9 +92,10 @@ class Result:
         program = self.trial.program
         ids, newcomers = program.task.federation.ids, program.task.newcomers
         if newcomers is not None and client in newcomers.ids:
-            raise FedpriorError(f"client {client} was held out of training and has no lasting model")
+            raise FedpriorError(f"client {client!r} was held out of training and has no lasting model")
         if client not in ids:
-            raise FedpriorError(f"client {client} does not exist; valid: {ids[0]} to {ids[-1]}")
+            listed = ", ".join(map(repr, ids[:10])) + (f", ... ({len(ids)} in all)" if len(ids) > 10 else "")
+            raise FedpriorError(f"client {client!r} does not exist; valid: {listed}")
         weights, models = program.evaluator.personal_model(self.state, ids.index(client))
         problem = program.task.problem
         return np.asarray(weights), [problem.model(row(models, m)) for m in range(len(weights))]

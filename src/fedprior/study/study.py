@@ -96,9 +96,16 @@ class Study:
         shared = {key: value for key, value in self.settings.items() if not is_task_key(key)}
         named = [variant for variant in self.variants if isinstance(variant.method, str)]
         has = {variant.name: methods.keys(str(variant.method)) for variant in named}
-        for key in shared:
-            if key not in WRAPPERS and not any(key in keys for keys in has.values()):
+        asked = [name for name in has if name != "local" or name not in self.optional] or list(has)
+        for key in (key for key in shared if key not in WRAPPERS):
+            rows = [name for name, keys in has.items() if key in keys]
+            if not rows:
                 raise unknown("key", key, settable({*WRAPPERS, *(key for keys in has.values() for key in keys)}))
+            if not set(rows) & set(asked):
+                raise FedpriorError(
+                    f"'{key}' is no setting of {', '.join(asked)}, and would change {', '.join(rows)} only, which was not "
+                    f"asked for by name; name it (-m {rows[0]}:{key}=...) if that is meant"
+                )
         around = {key: checked(key, value) for key, value in shared.items() if key in WRAPPERS}
         return [
             variant.changed({k: v for k, v in shared.items() if k in has.get(variant.name, ())}, around)

@@ -198,7 +198,7 @@ class Sweep(Study):
         if not run.exists or run.status[0] not in (Status.FINISHED, Status.DIVERGED):
             return None
         for text in run.check_same(cell.trial.config()):
-            warn(f"{cell.variant}, seed {cell.seed}: reusing a result of another {text}")
+            warn(f"{cell.variant}, seed {cell.seed}: {text}")
         return run.record()
 
     def _warn_about_old_cells(self, out: Path, warn: Warn) -> None:

@@ -101,6 +101,8 @@ def _task(
         staying, joining = part_newcomers(partition.clients, settings.new_clients)
     federation = federate(source, partition, settings.validation, clients=staying)
     newcomers = None if joining is None else federate(source, partition, settings.validation, clients=joining)
+    problem = Classifier(model, source.n_classes)
+    problem.check_reads(source.x, federation.classes)
     s, n = file.protocol.aggregated, federation.n_clients
     if s is not None and s > n:
         besides = f" besides {newcomers.n_clients} newcomers" if newcomers else ""
@@ -110,7 +112,7 @@ def _task(
         file.protocol,
         file.method,
         federation,
-        Classifier(model, source.n_classes),
+        problem,
         partition,
         newcomers=newcomers,
         content=content,
@@ -131,10 +133,13 @@ def task_from_arrays(
 ) -> Task:
     """A task from your own arrays: samples x, labels y, the client of each sample, and any Equinox model.
 
+    Clients and labels are called what you call them: ``client_id`` holds whole numbers or texts, and so may ``y``.
     ``model`` is a function of a key that builds it (every seed gets its own start) or a ready model (every seed starts from
     its weights). Without ``is_test``, a seeded part of each client's samples is its test. ``settings`` are those of a task
     file, such as ``rounds`` and ``aggregated``.
     """
+    if client_id is None:
+        raise FedpriorError("client_id is missing: say who holds each sample, by a whole number or a text")
     source = from_arrays(x, y, client_id, n_classes, name)
     file = parse(
         {
@@ -147,5 +152,7 @@ def task_from_arrays(
         f"task '{name}'",
     )
     assert source.group is not None
-    partition = natural(source.y, source.group, is_test=is_test, test_fraction=test_fraction)
+    partition = natural(
+        source.y, source.group, is_test=is_test, group_names=source.group_names, test_fraction=test_fraction
+    )
     return _task(file, source, partition, model)

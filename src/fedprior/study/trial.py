@@ -8,14 +8,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedprior.core.method import Info, Method
+from fedprior.core.random import Purpose, key_for
 from fedprior.engine.round import State
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
@@ -25,6 +28,7 @@ from fedprior.study.settings import NOT_RECORDED
 from fedprior.wrappers import WRAPPERS, in_force
 
 PERSONAL_POOLED = ("personal", "pooled")
+PROBED = 4  # training samples on which the model at its start is recorded
 Scores = dict[tuple[str, str], Score]  # (model, data) -> every client's own
 
 
@@ -119,6 +123,15 @@ class Trial:
 
     # -- what is recorded ----------------------------------------------------------------------------------------------
 
+    @cached_property
+    def start(self) -> dict[str, Any]:
+        """What tells this run's model and its start from others: names and shapes of its arrays, and what it first says."""
+        problem, x = self.program.task.problem, self.program.task.federation.train.x[:PROBED]
+        w0 = problem.init(key_for(jax.random.key(self.seed), Purpose.INIT))
+        arrays, _ = jax.tree.flatten_with_path(w0.tree)
+        shapes = {jax.tree_util.keystr(path, simple=True, separator="."): list(array.shape) for path, array in arrays}
+        return {"shapes": shapes, "scores": np.asarray(problem.logits(w0, jnp.asarray(x)), float).ravel()[:64].tolist()}
+
     def config(self) -> dict[str, Any]:
         """The resolved settings as they are recorded."""
         program, task, variant = self.program, self.program.task, self.program.variant
@@ -147,13 +160,17 @@ class Trial:
                 "seed": self.seed,
                 "clients": task.federation.n_clients,
                 "fingerprint": task.federation.fingerprint,
+                "split": task.federation.split,
+                **({} if task.federation.names is None else {"client_ids": list(task.partition.ids)}),
             },
+            "start": self.start,
+            "changed": {key: _plain(getattr(self.method, key)) for key in program.changed},
             "metrics": [dataclasses.asdict(metric.info) for metric in program.evaluator.metrics.values()],
             "environment": environment(),
             "cost": program.recorded_cost,
         }
         if any(metric.info.per_class for metric in program.evaluator.metrics.values()):
-            config["class_names"] = [str(c) for c in range(task.problem.n_classes)]
+            config["class_names"] = [str(name) for name in task.federation.classes]
         return config
 
     def _revisions(self) -> dict[str, int]:

@@ -52,7 +52,7 @@ class Variant:
         if isinstance(method, str):
             called, own = method, methods.keys(method)
         else:
-            called, own = type(method).__name__.lower(), {}
+            called, own = name_of(method), {}
         parts: dict[str, dict[str, Any]] = {"settings": {}, "wrappers": {}, "protocol": {}}
         for key, value in given.items():
             if key in own:
@@ -83,7 +83,7 @@ class Variant:
     @property
     def method_name(self) -> str:
         """The registered name, or that of the class of a method of the user's own."""
-        return self.method if isinstance(self.method, str) else type(self.method).__name__.lower()
+        return self.method if isinstance(self.method, str) else name_of(self.method)
 
     def plain(self) -> dict[str, Any]:
         """The variant as plain data, from which another process makes the same."""
@@ -108,6 +108,23 @@ class Variant:
 
     def __repr__(self) -> str:
         return f"Variant({self.name!r})"
+
+
+def name_of(method: Method) -> str:
+    """The registered name that stands for a method object, or else that of its class.
+
+    >>> from fedprior.methods import make
+    >>> name_of(make("mh", lam=5.0)), name_of(make("fedavg"))
+    ('mh', 'fedavg')
+    """
+    from fedprior.methods import METHODS
+
+    alike = {
+        name: len(entry.preset)
+        for name, entry in METHODS.items()
+        if entry.cls is type(method) and all(getattr(method, key) == value for key, value in entry.preset.items())
+    }
+    return max(alike, key=lambda name: alike[name]) if alike else type(method).__name__.lower()
 
 
 def _written(value: Any) -> str:

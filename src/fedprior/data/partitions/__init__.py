@@ -61,7 +61,8 @@ PARTITIONS: Registry[Callable[..., Partition]] = Registry(
         "iid": iid,
     },
 )
-FROM_SOURCE = ("x", "y", "group", "is_test")  # arguments that come from the data; all others come from the settings
+# Arguments that come from the data; all others come from the settings.
+FROM_SOURCE = ("x", "y", "group", "is_test", "group_names")
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprior.errors import FedpriorError
+from fedprior.files import array_digest, digest
 
 Indices = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.integer[Any]]
@@ -23,11 +25,24 @@ class Partition:
     train: tuple[Indices, ...]
     test: tuple[Indices, ...]
     y: Labels  # [n] the labels to use: the source's own, except for `lognormal(..., labels="released")`
+    names: tuple[int | str, ...] | None = None  # what the clients are called; None: 0, 1, ...
 
     @property
     def clients(self) -> int:
         """The number of clients."""
         return len(self.train)
+
+    @property
+    def ids(self) -> tuple[int | str, ...]:
+        """What the clients are called."""
+        return tuple(range(self.clients)) if self.names is None else self.names
+
+    @property
+    def fingerprint(self) -> str:
+        """Of who holds which sample for what, with which label and under which name."""
+        sizes = [np.array([len(samples) for samples in part]) for part in (self.train, self.test)]
+        arrays = (*sizes, *self.train, *self.test, np.asarray(self.y))
+        return digest(json.dumps(self.names), *(array_digest(a.astype(np.int64)) for a in arrays))
 
 
 def check(partition: Partition) -> Partition:
@@ -40,12 +55,12 @@ def check(partition: Partition) -> Partition:
     if not partition.train or len(partition.train) != len(partition.test):
         given = f"{len(partition.train)} train and {len(partition.test)} test lists"
         raise FedpriorError(f"a partition needs one train and one test list for each of its clients; got {given}")
-    for client, (train, test) in enumerate(zip(partition.train, partition.test, strict=True)):
+    for client, train, test in zip(partition.ids, partition.train, partition.test, strict=True):
         for part, samples in (("train", train), ("test", test)):
             if not len(samples):
                 have = f"({len(train)} train, {len(test)} test)"
                 raise FedpriorError(
-                    f"client {client} has no {part} sample {have}; give it more samples or leave it out"
+                    f"client {client!r} has no {part} sample {have}; give it more samples or leave it out"
                 )
     held = np.concatenate(partition.train + partition.test)
     if held.min() < 0 or held.max() >= len(partition.y):
@@ -116,7 +131,13 @@ def label_counts(partition: Partition, n_classes: int) -> npt.NDArray[np.int64]:
     return np.stack([np.bincount(partition.y[samples], minlength=n_classes) for samples in held])
 
 
-def split_off_test(y: Labels, held: Sequence[Indices], test_fraction: float, rng: np.random.Generator) -> Partition:
+def split_off_test(
+    y: Labels,
+    held: Sequence[Indices],
+    test_fraction: float,
+    rng: np.random.Generator,
+    names: tuple[int | str, ...] | None = None,
+) -> Partition:
     """Shuffle each client's samples and make this fraction of them its test; at least one each to train and to test."""
     require_fraction("test_fraction", test_fraction)
     train, test = [], []
@@ -125,7 +146,7 @@ def split_off_test(y: Labels, held: Sequence[Indices], test_fraction: float, rng
         n = min(max(round(test_fraction * len(order)), 1), max(len(order) - 1, 0))
         train.append(order[n:])
         test.append(order[:n])
-    return check(Partition(tuple(train), tuple(test), y))
+    return check(Partition(tuple(train), tuple(test), y, names))
 
 
 def samples_by_class(y: Labels) -> list[Indices]:

@@ -27,13 +27,14 @@ def natural(
     group: Labels,
     *,
     is_test: npt.NDArray[np.bool_] | None = None,
+    group_names: tuple[int | str, ...] | None = None,
     seed: int = 0,
     test_fraction: float = 0.1,
 ) -> Partition:
     """One client per writer or user, in the order of their ids; the data's own test split where there is one.
 
     Without `is_test`, each client's samples are split by the seed (LEAF's split of FEMNIST is 90/10, hence the default;
-    Caldas et al. 2018, arXiv:1812.01097).
+    Caldas et al. 2018, arXiv:1812.01097). `group_names`: what the writers or users 0, 1, ... are called.
 
     >>> p = natural(np.zeros(4, int), np.array([0, 0, 1, 1]), is_test=np.array([False, True, True, False]))
     >>> p.train, p.test
@@ -42,11 +43,11 @@ def natural(
     samples_by_class(y)
     held = samples_by_group(group, len(y))
     if is_test is None:
-        return split_off_test(y, held, test_fraction, seeded_generator(seed))
+        return split_off_test(y, held, test_fraction, seeded_generator(seed), group_names)
     if len(is_test) != len(y):
         raise FedpriorError(f"is_test has {len(is_test)} entries for {len(y)} labels; give one for each sample")
     own = np.asarray(is_test, bool)
-    return check(Partition(tuple(i[~own[i]] for i in held), tuple(i[own[i]] for i in held), y))
+    return check(Partition(tuple(i[~own[i]] for i in held), tuple(i[own[i]] for i in held), y, group_names))
 
 
 def grouped(

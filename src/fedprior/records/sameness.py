@@ -1,0 +1,54 @@
+"""Whether a run may go on where another left off: everything that its numbers depend on must be the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedprior.errors import FedpriorError
+from fedprior.records.schema import differences
+
+# What configurations of this format did not have at first, and what it says of a run.
+SINCE = {"split": "samples for training and for testing", "start": "model and start"}
+
+
+def start_differences(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:
+    """In what the models of two runs differ at their start; another processor may round differently.
+
+    >>> one = {"shapes": {"weight": [2, 3]}, "scores": [0.5, 1.0]}
+    >>> start_differences(one, {**one, "scores": [0.5, 1.00001]}), start_differences(one, {**one, "scores": [0.5, 1.1]})
+    ([], ['the model or its start: another activation, other layers or weights'])
+    """
+    if old is None or new is None:
+        return []
+    apart = differences(old["shapes"], new["shapes"], "model")
+    if apart or (len(old["scores"]) == len(new["scores"]) and np.allclose(old["scores"], new["scores"], 1e-3, 1e-4)):
+        return apart
+    return ["the model or its start: another activation, other layers or weights"]
+
+
+def check_same(where: str, old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Refuse another update, other settings, data or start than those recorded; return what else to know as warnings."""
+    then, now = (each["run"]["variant"]["revisions"] for each in (old, new))
+    if then.keys() == now.keys() and then != now:
+        changed = [f"{name}: revision {then[name]} then, {now[name]} now" for name in then if then[name] != now[name]]
+        raise FedpriorError(
+            f"{where} holds a run of an update that has changed since ({'; '.join(changed)}) and cannot go on with the new "
+            "one; start anew with --overwrite, or use another --out"
+        )
+    unknown = {key: about for key, about in SINCE.items() if key not in old and key not in old["run"]}
+    known = {key: value for key, value in _timeless(new["run"]).items() if key not in unknown}
+    apart = differences(_timeless(old["run"]), known) or start_differences(old.get("start"), new.get("start"))
+    if apart:
+        raise FedpriorError(f"{where} holds a run of other settings ({'; '.join(apart[:3])}); use another --out")
+    elsewhere = differences(old["environment"], new["environment"])
+    return [
+        *(f"resuming with another {text}" for text in elsewhere),
+        *(f"an older version began this run: its {about} cannot be checked" for about in unknown.values()),
+    ]
+
+
+def _timeless(run: dict[str, Any]) -> dict[str, Any]:
+    """A run's settings without its length, which may be changed."""
+    return {**run, "protocol": {**run["protocol"], "rounds": 0}}

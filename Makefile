@@ -28,7 +28,7 @@ test-quick: $(VENV)/dev  ## the tests that take seconds, without lint
 test-slow: $(VENV)/dev  ## the tests that take minutes
 	$(PYTEST) -m "slow or bits"
 
-mutations: $(VENV)/dev  ## plant an error in each method: its own tests must notice (minutes)
+mutations: $(VENV)/dev  ## plant errors, one at a time: the tests must notice each of them (minutes)
 	$(BIN)/python tests/mutate.py
 
 lint: $(VENV)/dev  ## style and types of the package, the tests and the scripts

@@ -15,7 +15,11 @@ def test_every_registered_class_has_a_mutation() -> None:
     assert {METHODS.find(m.method).cls for m in mutate.table()} == shipped
 
 
-@pytest.mark.parametrize("mutation", mutate.table(), ids=str)
+def test_there_are_at_least_a_hundred() -> None:
+    assert len(mutate.table("method") + mutate.table("part")) >= 100
+
+
+@pytest.mark.parametrize("mutation", mutate.table("method") + mutate.table("part"), ids=str)
 def test_every_mutation_fits(mutation: mutate.Mutation) -> None:
     source = (mutate.PACKAGE / mutation.file).read_text()
     assert mutation.plant(source) != source

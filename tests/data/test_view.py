@@ -179,3 +179,40 @@ def test_tokens_get_a_float_mask() -> None:
     batch = ClientData(words, 0, 4, jax.random.key(0), 0).batch(jnp.array([0, 1, -1, -1]))
     assert batch.x.dtype == jnp.int32
     assert batch.mask.tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_neighbours_in_an_order_are_unrelated() -> None:
+    """Not only is each place fair: over 40,000 orders of 8, each of the 56 pairs of samples comes first equally often."""
+    n, orders = 8, 40_000
+    seeds = jax.random.bits(jax.random.key(0), (orders,), jnp.uint32)
+    places = jax.jit(jax.vmap(lambda s: shuffled(jnp.arange(n), jnp.array(n), jnp.full(n, s))))(seeds)
+    for k in (0, 3):
+        first, second = np.asarray(places)[:, k], np.asarray(places)[:, k + 1]
+        share = np.bincount(n * first + second, minlength=n * n).reshape(n, n)[~np.eye(n, dtype=bool)] / orders
+        assert np.abs(share * n * (n - 1) - 1).max() < 0.2  # chance alone gives a standard deviation of 0.04
+
+
+def test_the_part_held_out_is_drawn_and_stays() -> None:
+    """Ten of forty samples that are not simply the first, the same from any cursor, and others with another key."""
+
+    def held(cursor: int = 0, seed: int = 0) -> list[int]:
+        part = jax.jit(lambda: view(4, cursor=cursor, seed=seed).split(0.25)[1].fold(times_seen, jnp.zeros(TOTAL)))()
+        return np.flatnonzero(np.asarray(part)).tolist()
+
+    ours = held()
+    assert len(ours) == 10
+    assert ours != own_samples(4)[:10]
+    assert held(cursor=7) == ours
+    assert held(seed=9) != ours
+
+
+def test_a_part_of_a_part_is_its_own() -> None:
+    """Of forty samples, ten are held out, and of the thirty others fifteen: three parts without a common sample."""
+
+    def parts() -> list[Array]:
+        rest, held = view(4).split(0.25)
+        return [part.fold(times_seen, jnp.zeros(TOTAL)) for part in (*rest.split(0.5), held)]
+
+    seen = [np.flatnonzero(np.asarray(part)).tolist() for part in jax.jit(parts)()]
+    assert [len(part) for part in seen] == [15, 15, 10]
+    assert sorted(i for part in seen for i in part) == own_samples(4)

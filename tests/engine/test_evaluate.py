@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 from toys import SIZES, blobs, engine_of, rounds
 
 from fedprior.core.method import Mixture
+from fedprior.core.random import Purpose, key_for
 from fedprior.core.vectors import Vector, row
 from fedprior.engine.evaluate import Evaluator
 from fedprior.errors import FedpriorError
@@ -96,3 +98,29 @@ def test_validation_needs_validation_samples() -> None:
     engine = engine_of(PROBLEM, make("local"), DATA, batch_size=8)
     with pytest.raises(FedpriorError, match="no validation samples"):
         Evaluator(engine, "validation")
+
+
+class Summing(PFedMe):
+    """A newcomer's model is what it received, times the sum of its own samples' first feature and a number of its own."""
+
+    def join(self, problem: Any, down: Any, data: Any, key: Any) -> Any:
+        total = data.fold(lambda total, batch: total + jnp.sum(batch.mask * batch.x[:, 0]), jnp.zeros(()))
+        return (total + jax.random.uniform(key)) * down
+
+
+def test_a_newcomer_trains_and_is_tested_on_its_own_samples() -> None:
+    newcomers = replace(blobs((5, 8, 11), seed=1)[1], clients=np.array([7, 3, 9]))
+    engine = engine_of(PROBLEM, Summing(R=2, K=2, alpha=0.1), DATA, batch_size=8)
+    state = rounds(engine, 2)
+    scores = Evaluator(engine, newcomers=newcomers).newcomers(state)
+    x, y, start, size = map(np.asarray, newcomers.test)
+    host = jax.device_get(state)
+    for i, number in enumerate((7, 3, 9)):
+        mine = slice(start[i], start[i] + size[i])
+        key = key_for(jax.random.wrap_key_data(host.seed), Purpose.JOIN, 2, number)  # of the client, not of its place
+        own = (float(x[mine, 0].sum()) + float(jax.random.uniform(jax.random.split(key, 4)[2]))) * host.server
+        for model, w in (("newcomer", own), ("newcomer-global", host.server)):
+            correct, loss = by_hand(w, x[mine], y[mine])
+            assert scores[model].sums["accuracy"][i] == correct
+            assert scores[model].sums["nll"][i] == pytest.approx(loss, rel=1e-4)
+            assert scores[model].count[i] == size[i]

@@ -136,3 +136,28 @@ def test_a_metric_of_ones_own(scored: Any, monkeypatch: pytest.MonkeyPatch) -> N
     score = Evaluator(engine, metrics=["certainty"]).own(state)["personal"]
     p = jax.nn.softmax(problem.logits(row(jax.device_get(state.clients).v, 1), jnp.asarray(data.test.x[5:])))
     assert score.values("certainty")[1] == pytest.approx(float(jnp.mean(jnp.max(p, axis=1))))
+
+
+def test_metrics_by_hand() -> None:
+    """One sample is right at 0.65 and one wrong at 0.68, which lie in two of the 15 bins; a third one is filling."""
+    log_p = jnp.log(jnp.array([[0.65, 0.35], [0.68, 0.32], [0.9, 0.1]]))
+    batch = Batch(jnp.zeros((3, 1)), jnp.array([0, 1, 0]), jnp.array([1.0, 1.0, 0.0]))
+    names = ("accuracy", "nll", "brier", "ece")
+    sums = {
+        name: jax.tree.map(lambda x: np.asarray(x)[None], METRICS.find(name).statistic(log_p, batch)) for name in names
+    }
+    score = Score(sums, np.array([2]))
+    assert {name: float(score.values(name)[0]) for name in names} == pytest.approx(
+        {
+            "accuracy": 50.0,
+            "nll": -np.log(0.65 * 0.32) / 2,
+            "brier": 0.35**2 + 0.68**2,  # each counted for both classes, over two samples
+            "ece": 100 * ((1 - 0.65) + 0.68) / 2,
+        },
+        rel=1e-5,
+    )
+
+
+def test_one_client_without_a_finite_loss_is_enough() -> None:
+    for last, finite in ((2.0, True), (np.inf, False), (np.nan, False)):
+        assert Score({"nll": np.array([1.0, last])}, np.array([3, 3])).is_finite is finite

@@ -28,6 +28,11 @@ def test_selections_give_distinct_clients_and_are_fair(name: str) -> None:
         np.testing.assert_allclose(share, s / 5, atol=0.05)
 
 
+def test_round_robin_goes_on_where_it_ended() -> None:
+    chosen = [find_selection("round-robin")(jax.random.key(0), jnp.int32(t), jnp.ones(5), 2).tolist() for t in range(4)]
+    assert chosen == [[0, 1], [2, 3], [4, 0], [1, 2]]
+
+
 def test_a_selection_is_a_name_or_a_function() -> None:
     mine = lambda key, t, sizes, s: jnp.arange(s)  # noqa: E731
     assert find_selection(mine) is mine

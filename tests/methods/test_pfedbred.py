@@ -14,6 +14,7 @@ from fedprior.core.vectors import Vector
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
 from fedprior.methods.pfedbred import Client, PFedBreD
+from fedprior.priors.gaussians import DiagonalGaussian
 
 # One client with f(x) = (x - 1)^2, so grad f(x) = 2 (x - 1); w = 3, theta = 5, m = 4.
 STEP = {"R": 1, "K": 1, "lam": 2.0, "alpha": 0.1, "alpha_m": 0.5}
@@ -177,3 +178,38 @@ def test_order_sets_switches_and_each_may_be_given_alone() -> None:
 def test_nonsense_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(FedpriorError, match=f"PFedBreD: {message}"):
         PFedBreD(**settings)
+
+
+# -- what one batch alone, one prior alone, or a client with a history does not show -----------------------------------
+
+TWO_SAMPLES = federation(np.array([[1.0, 2.0], [7.0, 2.0]]), np.zeros(2), [2])  # f = (x - 1)^2 or (x - 7)^2
+
+
+@pytest.mark.usefixtures("float64")
+def test_in_the_papers_order_mean_and_proximal_loop_share_each_batch() -> None:
+    """mu = 3 - .5 (3 - c) + .1, theta = 5 - .1 (2 (5 - c) + 2 (5 - mu)), w = 3 - (mu - theta), all with the first c."""
+    c = (1.0, 7.0)[int(jax.jit(lambda: view(TWO_SAMPLES, batch=1).draw(1))()[0, 0])]
+    mu = W - 0.25 * 2 * (W - c) - 0.1 * (MEMORY - THETA)
+    theta = THETA - 0.1 * (2 * (THETA - c) + 2 * (THETA - mu))
+    expected = (W - 0.5 * 2 * (mu - theta), theta)
+    assert one_step("mh", TWO_SAMPLES, 1, eta=0.1, eta_alpha=0.25) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.usefixtures("float64")
+def test_any_prior_sees_the_same_batches() -> None:
+    """A precision of 1 is the spherical prior, by the loop that all other priors take."""
+    same = DiagonalGaussian(Vector(np.ones(1)))
+    assert not same.spherical
+    results = [one_step("mh-released", TWO_SAMPLES, 1, eta=0.1, eta_alpha=0.25, prior=p) for p in ("gaussian", same)]
+    assert results[1] == pytest.approx(results[0], abs=1e-12)
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_newcomer_starts_from_what_it_received() -> None:
+    """theta = m = w = 3: mu = 3 - .25 * 4 = 2; theta = 3 - .1 (4 + 2 (3 - 2)) = 2.4; m = 3 - (2 - 2.4) = 3.4."""
+    data = quadratics(np.array([[1.0]]), np.array([[2.0]]), [1])
+    method = make("mh", **STEP, eta=0.1, eta_alpha=0.25)
+    join = jax.jit(lambda w: method.join(Quadratic(1), w, view(data, batch=1), jax.random.key(0)))
+    client = join(Vector(jnp.array([W])))
+    assert float(client.theta.tree[0]) == pytest.approx(2.4, abs=1e-12)
+    assert float(client.memory.tree[0]) == pytest.approx(3.4, abs=1e-12)

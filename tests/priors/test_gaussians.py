@@ -94,3 +94,16 @@ def test_default_precisions_are_no_stiffer_than_the_spherical_one(name: str) -> 
 def test_bad_priors_are_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(FedpriorError, match=message):
         make()
+
+
+def test_the_default_factors_and_matrix_by_hand() -> None:
+    """Two sign vectors with |f|^2 = 1/2, beside a diagonal of 1/2; and P_ij = 2^-|i - j| / 3."""
+    low_rank, dense = (find_prior(name).bind(LIKE) for name in ("gaussian-lowrank", "gaussian-dense"))
+    assert isinstance(low_rank, LowRankGaussian)
+    assert low_rank.factors is not None
+    assert low_rank.diagonal == 0.5
+    lengths = sum(np.sum(np.reshape(f, (2, -1)) ** 2, axis=1) for f in jax.tree.leaves(low_rank.factors))
+    np.testing.assert_allclose(lengths, [0.5, 0.5], rtol=1e-6)
+    assert isinstance(dense, DenseGaussian)
+    assert dense.precision is not None
+    np.testing.assert_allclose(dense.precision[1, :4], [1 / 6, 1 / 3, 1 / 6, 1 / 12], rtol=1e-6)

@@ -85,7 +85,7 @@ def print_line(text: str) -> None:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C finish the round at hand and keep the run resumable; a second Ctrl-C stops at once."""
+    """Let Ctrl-C or a request to end finish the round at hand and keep the run resumable; a second one stops at once."""
     asked = False
 
     def ask(number: int, frame: object) -> None:
@@ -95,11 +95,12 @@ def stoppable() -> Iterator[Callable[[], bool]]:
         asked = True
         err.print("stopping after this round; press Ctrl-C again to stop at once")
 
-    before = signal.signal(signal.SIGINT, ask)
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: asked
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def progress_bars() -> Bars:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedprior.engine.round import State
 from fedprior.errors import FedpriorError
+from fedprior.records.lock import hold
 from fedprior.records.runs import MemoryRun, Run, RunFolder, column_names
 from fedprior.records.schema import Row, Status
 from fedprior.study.results import Result
@@ -48,11 +49,26 @@ def run_trial(
     """Run to the last round (or until ``should_stop`` says so after a round), recording into ``folder`` if given.
 
     ``resume`` goes on from the folder's newest checkpoint if there is one; ``overwrite`` replaces a run that is there.
+    Meanwhile no other process may work in the folder.
     """
-    rounds, warnings = trial.program.rounds, list[str]()
-    state, run = trial.init(), MemoryRun() if folder is None else RunFolder(folder)
-    if isinstance(run, RunFolder) and run.exists:
-        check_vacant(run, resume, overwrite)
+    if folder is None:
+        return _run(trial, MemoryRun(), resume, watch, should_stop, checkpoint_seconds)
+    run = RunFolder(folder)
+    with hold(folder):
+        if run.exists:
+            check_vacant(run, resume, overwrite)
+        return _run(trial, run, resume, watch, should_stop, checkpoint_seconds)
+
+
+def _run(
+    trial: Trial,
+    run: MemoryRun | RunFolder,
+    resume: bool,
+    watch: Watch,
+    should_stop: Callable[[], bool],
+    checkpoint_seconds: float,
+) -> Result:
+    rounds, warnings, state = trial.program.rounds, list[str](), trial.init()
     if isinstance(run, RunFolder) and run.exists and resume:
         state, warnings = resume_run(trial, run, state)
     else:

@@ -7,7 +7,7 @@ import pytest
 
 from data.partitions.examples import MNIST, SIX
 from fedprior.data.partitions import Partition, check, hold_out, iid, lognormal, pathological, statistics
-from fedprior.data.partitions.base import label_counts
+from fedprior.data.partitions.base import label_counts, split_off_test
 from fedprior.errors import FedpriorError
 
 
@@ -86,3 +86,21 @@ def test_the_mnist_partition_has_its_known_majority_share() -> None:
 def test_too_few_classes_are_refused() -> None:
     with pytest.raises(FedpriorError, match="n_classes=1, but there is a label 1; valid: 2 and above"):
         statistics(by_hand(), 1)
+
+
+def test_what_is_held_out_by_hand() -> None:
+    """0.45 of eight samples are 3.6: four. Which four depends on the seed, and is not the same for every client."""
+    p = check(Partition((np.arange(8), np.arange(8, 16)), (np.array([16]), np.array([17])), np.zeros(18, int)))
+    (first, second), validation = hold_out(p, fraction=0.45)
+    assert [len(a) for a in validation] == [4, 4]
+    assert sorted(first.tolist()) != sorted((second - 8).tolist())
+    other, _ = hold_out(p, fraction=0.45, seed=1)
+    assert [sorted(a.tolist()) for a in other] != [sorted(a.tolist()) for a in (first, second)]
+
+
+def test_the_test_share_by_hand() -> None:
+    """0.3 of eight samples are 2.4: two; and of two samples 0.6: one."""
+    p = split_off_test(np.zeros(10, int), [np.arange(8), np.arange(8, 10)], 0.3, np.random.default_rng(0))
+    assert [len(a) for a in p.train] == [6, 1]
+    assert [len(a) for a in p.test] == [2, 1]
+    assert sorted(np.concatenate(p.train + p.test).tolist()) == list(range(10))

@@ -54,3 +54,9 @@ def test_wrong_values_are_told_in_one_line(call: Callable[[], Partition], messag
     with pytest.raises(FedpriorError, match=message) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_a_user_of_just_enough_samples_stays() -> None:
+    group = np.repeat([0, 1, 2], [2, 3, 5])
+    p = grouped(np.zeros(10, int), group, clients=1, floor=1, min_samples=3)
+    assert sorted(all_samples(p).tolist()) == list(range(2, 10))

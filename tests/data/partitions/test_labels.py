@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from data.partitions.examples import SEEDS, SIX, classes_of, few_examples, sizes
 from fedprior.data.partitions import Partition, dirichlet, iid, pathological
+from fedprior.data.partitions.base import label_counts
 from fedprior.errors import FedpriorError
 
 
@@ -82,3 +83,15 @@ def test_wrong_values_are_told_in_one_line(call: Callable[[], Partition], messag
     with pytest.raises(FedpriorError, match=message) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_alpha_sets_the_sizes_where_they_are_free() -> None:
+    """The largest part of a class that one client has: nearly all of it for a small alpha, a quarter for a large one."""
+    y = np.repeat(np.arange(4), 500)
+    top = [
+        np.mean(label_counts(dirichlet(y, clients=4, alpha=alpha, sizes="free", seed=3), 4).max(0) / 500)
+        for alpha in (1e-2, 1.0, 1e3)
+    ]
+    assert top[0] > 0.9
+    assert top[0] > top[1] > top[2]
+    assert top[2] < 0.3

@@ -113,3 +113,12 @@ def test_wrong_values_are_told_in_one_line(call: Callable[[], Partition], messag
     with pytest.raises(FedpriorError, match=message) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_a_request_that_would_use_up_a_class_is_skipped() -> None:
+    """With python seed 2 a client asks for 2 (size - 1000) + 24, after its floor of 10: of 1,966 samples for all of them."""
+    python = random.Random(2)
+    assert (python.randint(10, 200), python.randint(1, 10)) == (24, 2)
+    for size, given in ((1_965, 10 + 2 * 965 + 24), (1_966, 10)):
+        p = lognormal(np.zeros(size, int), clients=1, labels_per_client=1, python_seed=2)
+        assert sizes(p) == [given]

@@ -1,0 +1,60 @@
+"""fedprior runs: which runs there are, and how they stand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedprior.cli.app import app, print_table
+from fedprior.errors import FedpriorError
+
+if TYPE_CHECKING:
+    from fedprior.records.runs import RunFolder
+
+
+@app.command()
+def runs(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Runs at or below this folder.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each run, as a list.")] = False,
+) -> None:
+    """List runs: finished, running (by whom), stopped, interrupted (its process ended without a word), diverged, damaged."""
+    from fedprior.records.runs import find_runs
+    from fedprior.report.tables import Table
+
+    rows = [_standing(run, folder) for run in find_runs(folder)]
+    if not rows:
+        raise FedpriorError(f"no runs at or below {folder}; a run's folder holds config.json and metrics.csv")
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        return
+    head = ("task", "row", "seed", "status", "rounds", "folder")
+    body = tuple(
+        (str(r["task"]), str(r["row"]), str(r["seed"]), r["status"], f"{r['round']} of {r['rounds']}", r["folder"])
+        for r in rows
+    )
+    notes = [f"{row['folder']}: {row['note']}" for row in rows if row["note"]]
+    print_table(Table(f"runs below {folder}", "; ".join(notes), head, body, left=4))
+
+
+def _standing(run: RunFolder, below: Path) -> dict[str, Any]:
+    """How a run stands, as plain data."""
+    from fedprior.records.lock import holder
+    from fedprior.records.schema import Status
+
+    where = str(run.path.relative_to(below))
+    try:
+        record = run.record()
+        task, row, seed, rounds = record.task, record.variant, record.seed, record.config["run"]["protocol"]["rounds"]
+    except (FedpriorError, KeyError, TypeError, ValueError) as error:
+        unknown = dict.fromkeys(("task", "row", "seed", "round", "rounds"), "?")
+        return {**unknown, "status": "damaged", "folder": where, "note": str(error)}
+    status, by = record.status.value, holder(run.path)
+    if record.status is Status.RUNNING and by is None:
+        status = "interrupted"
+    note = f"by {by}" if by else "--resume goes on with it" if status in ("interrupted", "stopped") else ""
+    about = {"task": task, "row": row, "seed": seed, "round": record.round, "rounds": rounds}
+    return {**about, "status": "running" if by else status, "folder": where, "note": note}

@@ -1,0 +1,94 @@
+"""Only one process at a time works in a run's folder; who, is written in the lock.
+
+The system gives a lock up when its process ends, however that happens, so that one left behind by a dead process is simply
+taken over. Where the system has no such locks (Windows), nothing is locked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedprior.errors import FedpriorError
+from fedprior.files import writing
+
+if sys.platform != "win32":
+    import fcntl
+
+NAME = "lock"
+
+
+@contextlib.contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Keep all others out of a folder; if another process is in it, say who."""
+    path, is_new = folder / NAME, not folder.exists()
+    if sys.platform == "win32":
+        yield
+        return
+    with writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = _take(path)
+    if file is None:
+        raise FedpriorError(f"{folder} is in use by {_who(path)}; wait until it ends, or use another --out")
+    try:
+        about = {"pid": os.getpid(), "host": platform.node(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        with writing(path):
+            os.ftruncate(file, 0)
+            os.write(file, json.dumps(about).encode())
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # while it is held: whoever waits for this very file sees that it is gone
+        os.close(file)
+        if is_new:
+            with contextlib.suppress(OSError):  # it holds something now
+                folder.rmdir()
+
+
+def holder(folder: Path) -> str | None:
+    """Who works in a folder at the moment; None: nobody."""
+    path = folder / NAME
+    if sys.platform == "win32" or not path.exists():
+        return None
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        return _who(path)
+    finally:
+        os.close(file)
+
+
+def _take(path: Path) -> int | None:
+    """The locked file; None if another process holds it."""
+    while sys.platform != "win32":
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return None
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), os.stat(path)):
+                return file
+        os.close(file)  # its holder ended between the two calls and removed it
+    return None
+
+
+def _who(path: Path) -> str:
+    about: Any = None
+    with contextlib.suppress(OSError, ValueError):
+        about = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(about, dict):
+        return "another process"
+    return f"process {about.get('pid')} on {about.get('host')} since {about.get('since')}"

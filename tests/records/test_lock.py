@@ -1,0 +1,72 @@
+"""One process at a time in a run's folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedprior.errors import FedpriorError
+from fedprior.records.lock import NAME, hold, holder
+
+CODE = """
+import sys, time
+from pathlib import Path
+from fedprior.records.lock import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    """A process that holds the folder."""
+    process = subprocess.Popen([sys.executable, "-c", CODE, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_the_second_is_told_who_holds_it_and_a_dead_one_is_taken_over(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    try:
+        assert holder(tmp_path) is not None
+        told = f"in use by process {process.pid} on .* since .*; wait until it ends"
+        with pytest.raises(FedpriorError, match=told), hold(tmp_path):
+            pass
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+    assert (tmp_path / NAME).exists()  # it was left behind
+    assert holder(tmp_path) is None
+    with hold(tmp_path):
+        assert holder(tmp_path) is not None
+    assert not list(tmp_path.iterdir())
+
+
+def test_within_one_process_too(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    with hold(new), pytest.raises(FedpriorError, match=f"in use by process {os.getpid()} "), hold(new):
+        pass
+    assert not new.exists()  # nothing was put there
+    with hold(new):
+        (new / "config.json").write_text("{}")
+    assert [path.name for path in new.iterdir()] == ["config.json"]
+    with pytest.raises(RuntimeError), hold(new):
+        raise RuntimeError
+    with hold(new):
+        assert holder(new) is not None
+
+
+def test_a_link_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("data")
+    (tmp_path / NAME).symlink_to(tmp_path / "precious")
+    with pytest.raises(FedpriorError, match="cannot write"), hold(tmp_path):
+        pass
+    assert (tmp_path / "precious").read_text() == "data"

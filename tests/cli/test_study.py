@@ -65,6 +65,7 @@ def numbers(record: RunRecord) -> tuple[Any, ...]:
     return record.task, record.seed, record.status, tuple(record.rows), tuple(record.clients)
 
 
+@pytest.mark.slow
 def test_a_file_is_variants_x_tasks_x_seeds(conducted: tuple[Path, Outcome]) -> None:
     folder, outcome = conducted
     summaries = json.loads(outcome.out)

@@ -9,6 +9,7 @@ import pytest
 from program import fedprior, refused
 
 
+@pytest.mark.slow
 def test_the_quick_command(tmp_path: Path) -> None:
     outcome = fedprior("theory", "--quick", "--seeds", "16", "--out", tmp_path / "new")
     assert outcome.code == 0, outcome.err

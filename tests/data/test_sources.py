@@ -230,6 +230,7 @@ def real(request: pytest.FixtureRequest) -> str:
     return name
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("real", "shape", "tests"),

@@ -81,6 +81,7 @@ def test_insight_by_hand(insight: str) -> None:
 # -- the tasks ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TASKS]

@@ -56,5 +56,8 @@ def _standing(run: RunFolder, below: Path) -> dict[str, Any]:
     if record.status is Status.RUNNING and by is None:
         status = "interrupted"
     note = f"by {by}" if by else "--resume goes on with it" if status in ("interrupted", "stopped") else ""
-    about = {"task": task, "row": row, "seed": seed, "round": record.round, "rounds": rounds}
+    at = (
+        max([record.round, *(r.round for r in record.rows)]) if by else record.round
+    )  # the status is as of its last change
+    about = {"task": task, "row": row, "seed": seed, "round": at, "rounds": rounds}
     return {**about, "status": "running" if by else status, "folder": where, "note": note}

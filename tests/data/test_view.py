@@ -143,6 +143,14 @@ def test_the_rest_of_a_single_sample_is_empty_and_its_batches_are_filling() -> N
     assert weight.tolist() == [0.0] * 8
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 5])
+def test_a_walk_from_outside_the_range_ends_whatever_the_seed(size: int) -> None:
+    seeds = jnp.arange(256, dtype=jnp.uint32)
+    for position in (size, size + 1, 1000):
+        places = shuffled(jnp.full(256, position), jnp.array(size), seeds)
+        assert set(np.asarray(places).tolist()) <= set(range(max(size, 1)))
+
+
 @pytest.mark.parametrize("size", [0, 1, 2])
 def test_every_loop_over_few_samples_ends(size: int) -> None:
     """A federation has no empty client, but a loop must end all the same, and count each sample that is there once."""

@@ -24,7 +24,8 @@ def shuffled(position: Array, size: Array, seed: Array, rounds: int = 4) -> Arra
     """The place of ``position`` in a pseudo-random order of range(size); ``seed`` (32 bits, same shape) names the order.
 
     ``size`` may be traced, and nothing of that length is made: a keyed bijection of the next power of two (multiply by
-    an odd number, add, shift-xor, repeated) is walked until it falls below ``size``. A size of 0 is taken for 1.
+    an odd number, add, shift-xor, repeated) is walked until it falls below ``size``. A size of 0 is taken for 1, and a
+    position beyond the last for the last: from outside the range the walk might never come back to it.
 
     >>> sorted(shuffled(jnp.arange(7), jnp.array(7), jnp.zeros(7, jnp.uint32)).tolist())
     [0, 1, 2, 3, 4, 5, 6]
@@ -45,7 +46,7 @@ def shuffled(position: Array, size: Array, seed: Array, rounds: int = 4) -> Arra
     return lax.while_loop(
         lambda v: jnp.any(v >= below),
         lambda v: jnp.where(v >= below, scramble(v), v),
-        scramble(position.astype(jnp.uint32)),
+        scramble(jnp.minimum(position.astype(jnp.uint32), below - 1)),
     ).astype(jnp.int32)
 
 

@@ -51,10 +51,10 @@ def test_each_family_trains_a_network(name: str, task: fp.Task, gaussian: fp.Res
 @pytest.mark.xdist_group("priors-train")
 def test_the_dense_gaussian_trains_a_linear_model_and_refuses_a_network(task: fp.Task) -> None:
     linear = fp.task("digits-mclr", rounds=3, pooled="never")
-    [result] = fp.run(linear, fp.make("mh", prior="gaussian-dense"))
+    [result] = fp.run(linear, fp.Variant.of("mh", prior="gaussian-dense"))
     assert np.isfinite(result.accuracy())
     with pytest.raises(fp.FedpriorError, match="7,510 parameters, and a dense precision is for 2,000 at most"):
-        fp.run(task, fp.make("mh", prior="gaussian-dense"))
+        fp.run(task, fp.Variant.of("mh", prior="gaussian-dense"))
 
 
 @pytest.mark.xdist_group("priors-train")

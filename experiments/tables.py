@@ -157,9 +157,7 @@ def _cells(
 ) -> list[tuple[Any, float | None]]:
     """What validation says of each value of the last axis, the others being fixed."""
     settings: Settings = {key: value for axis, value in zip(axes, fixed, strict=False) for key in axis.keys}
-    last, *tied = axes[-1].keys
-    if tied:
-        raise NotImplementedError("the last axis has one key")
+    (last,) = axes[-1].keys
     tell(f"{name} {settings or ''} {last} = {', '.join(map(format_value, values))}")
     sweep = open_sweep(
         task, [name], [f"{last}={','.join(map(format_value, values))}"], seeds, {"rounds": rounds, **settings}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,22 @@ def tokens(texts: Sequence[str], glove: Path) -> tuple[npt.NDArray[np.int32], np
     words_of = [words(text) for text in texts]
     counts = Counter(word for text in words_of for word in text if word in vectors)
     known = sorted(counts, key=lambda word: (-counts[word], word))
-    ids = {word: i for i, word in enumerate(known, start=2)}
-    x = np.zeros((len(texts), TOKENS), np.int32)
-    for row, text in zip(x, words_of, strict=True):
-        row[: len(text)] = [ids.get(word, 1) for word in text[:TOKENS]]
+    x = token_ids(texts, {word: i for i, word in enumerate(known, start=2)})
     width = len(next(iter(vectors.values())))
     return x, np.stack([np.zeros(width, np.float32)] * 2 + [vectors[word] for word in known])
+
+
+def token_ids(texts: Sequence[str], ids: Mapping[str, int]) -> npt.NDArray[np.int32]:
+    """The ids [n, TOKENS] of the words of texts: 0 fills a short text up, and 1 stands for a word that has none.
+
+    >>> token_ids(["Good day", "good grief!"], {"good": 2, "day": 3})[:, :4]
+    array([[2, 3, 0, 0],
+           [2, 1, 1, 0]], dtype=int32)
+    """
+    x = np.zeros((len(texts), TOKENS), np.int32)
+    for row, text in zip(x, map(words, texts), strict=True):
+        row[: len(text)] = [ids.get(word, 1) for word in text[:TOKENS]]
+    return x
 
 
 def read_glove(file: Path) -> dict[str, npt.NDArray[np.float32]]:

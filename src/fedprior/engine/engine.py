@@ -20,11 +20,20 @@ from jax.sharding import PartitionSpec as P
 
 from fedprior.core.method import Algorithm, Info
 from fedprior.core.problem import Problem
-from fedprior.core.random import Purpose, key_for
 from fedprior.core.vectors import Tree, Vector, row
 from fedprior.data.federation import Federation, Samples
 from fedprior.engine.placement import CLIENTS, Placement
-from fedprior.engine.round import WEIGHTS, State, client_round, keys_for, message, server_round
+from fedprior.engine.round import (
+    WEIGHTS,
+    State,
+    chosen,
+    client_round,
+    client_start,
+    keys_for,
+    message,
+    server_round,
+    server_start,
+)
 from fedprior.engine.selection import Selection, check_selection, find_selection
 from fedprior.engine.walk import walk
 from fedprior.errors import FedpriorError, unknown
@@ -214,23 +223,20 @@ class Engine:
         return message(self.algorithm_at(sent.values), sent.server, sent.seed, sent.round, i)
 
     def _start(self, problem: Problem, seed: Array, values: Tree) -> State:
-        algorithm, run, slots = self.algorithm_at(values), jax.random.wrap_key_data(seed), self.placement.slots
-        w0 = problem.init(key_for(run, Purpose.INIT))
-        keys = jax.vmap(lambda i: key_for(run, Purpose.CLIENT, i))(jnp.arange(slots))
+        algorithm, slots = self.algorithm_at(values), self.placement.slots
+        w0, server = server_start(problem, algorithm, seed, self.federation.n_clients)
         return State(
             round=jnp.zeros((), jnp.int32),
             seed=seed,
-            server=algorithm.server(problem, w0, self.federation.n_clients, key_for(run, Purpose.SERVER)),
-            clients=jax.vmap(lambda key: algorithm.client(w0, key))(keys),
+            server=server,
+            clients=jax.vmap(lambda i: client_start(algorithm, w0, seed, i))(jnp.arange(slots)),
             cursor=jnp.zeros((slots,), jnp.int32),
             values=values,
         )
 
     def _chosen(self, home: State, sizes: Array) -> Array:
         """The clients aggregated in this round, in ascending order."""
-        key = key_for(jax.random.wrap_key_data(home.seed), Purpose.SELECT, home.round)
-        select = find_selection(self.selection)
-        return jnp.sort(select(key, home.round, sizes, self.aggregated)).astype(jnp.int32)
+        return chosen(find_selection(self.selection), home.seed, home.round, sizes, self.aggregated)
 
     def _merged(self, home: State, ups: list[Tree], info: list[Info], ids: Array, sizes: Array) -> tuple[State, Info]:
         """On the first device: uploads in the order of ids, the method's merge, and the average of info."""

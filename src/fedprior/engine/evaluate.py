@@ -14,7 +14,7 @@ training samples; `newcomer` is the personal model that it then has, `newcomer-g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -32,9 +32,9 @@ from fedprior.core.vectors import Tree, Vector, row
 from fedprior.data.federation import Federation, Samples
 from fedprior.data.view import SAMPLES_PER_STEP, ClientData
 from fedprior.engine.engine import Engine
-from fedprior.engine.metrics import measured
+from fedprior.engine.metrics import Metric, measured
 from fedprior.engine.placement import CLIENTS, Placement
-from fedprior.engine.round import State, client_model, message
+from fedprior.engine.round import State, client_model, evaluation_key, message
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import NEWCOMERS
@@ -149,7 +149,7 @@ class Evaluator:
         """Client i's personal model after the round."""
         algorithm = self.engine.algorithm_at(sent.values)
         down = message(algorithm, sent.server, sent.seed, sent.round, i)
-        key = key_for(jax.random.wrap_key_data(sent.seed), Purpose.EVALUATE, sent.round, i)
+        key = evaluation_key(sent.seed, sent.round, i)
         return client_model(problem, algorithm, train, i, self.engine.batch_size, client, down, key)
 
     def _joined(self, problem: Problem, sent: State, train: Samples, i: Array, number: Array) -> Mixture:
@@ -168,17 +168,18 @@ class Evaluator:
             models = {"personal": self._personal(problem, state, train, i, client)}
             if shared is not None:
                 models["global"] = single(shared)
-            return self._measure(problem, models, _everything(test, i))
+            return measure(self.metrics, problem, models, everything(test, i))
 
         return self.engine.placement.map_block(score, state.clients)
 
     def _score_pooled(self, state: State, arrays: Any, train: Samples, test: Samples) -> Sums:
         problem = self.engine.rebuild(arrays)
         together = Samples(test.x, test.y, jnp.zeros((1,), jnp.int32), jnp.sum(test.size)[None])
-        samples = _everything(together, 0)
+        samples = everything(together, 0)
 
         def score(i: Array, client: Tree) -> Sums:
-            return self._measure(problem, {"personal": self._personal(problem, state, train, i, client)}, samples)
+            personal = self._personal(problem, state, train, i, client)
+            return measure(self.metrics, problem, {"personal": personal}, samples)
 
         return self.engine.placement.map_block(score, state.clients)
 
@@ -191,26 +192,26 @@ class Evaluator:
             models = {NEWCOMERS[0]: self._joined(problem, sent, train, i, numbers[i])}
             if shared is not None:
                 models[NEWCOMERS[1]] = single(shared)
-            return self._measure(problem, models, _everything(test, i))
+            return measure(self.metrics, problem, models, everything(test, i))
 
         return self._joining_placement.map_block(score)
 
-    def _measure(self, problem: Problem, models: dict[str, Mixture], data: ClientData) -> Sums:
-        """Every metric's statistic of each model, summed over all of one client's samples."""
-
-        def statistics(batch: Batch) -> Sums:
-            log_p = {model: log_probabilities(problem, mixture, batch) for model, mixture in models.items()}
-            return {
-                model: {name: metric.statistic(p, batch) for name, metric in self.metrics.items()}
-                for model, p in log_p.items()
-            }
-
-        shapes = jax.eval_shape(lambda: statistics(data.batch(jnp.zeros((SAMPLES_PER_STEP,), jnp.int32))))
-        start = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return data.fold(lambda sums, batch: jax.tree.map(jnp.add, sums, statistics(batch)), start)
-
 
 _BY_CLIENT = State(P(), P(), P(), P(CLIENTS), P(CLIENTS), P())  # type: ignore[arg-type]
+
+
+def measure(metrics: Mapping[str, Metric], problem: Problem, models: Mapping[str, Mixture], data: ClientData) -> Sums:
+    """Every metric's statistic of each model, summed over all of one client's samples."""
+
+    def statistics(batch: Batch) -> Sums:
+        log_p = {model: log_probabilities(problem, mixture, batch) for model, mixture in models.items()}
+        return {
+            model: {name: metric.statistic(p, batch) for name, metric in metrics.items()} for model, p in log_p.items()
+        }
+
+    shapes = jax.eval_shape(lambda: statistics(data.batch(jnp.zeros((SAMPLES_PER_STEP,), jnp.int32))))
+    start = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+    return data.fold(lambda sums, batch: jax.tree.map(jnp.add, sums, statistics(batch)), start)
 
 
 def log_probabilities(problem: Problem, mixture: Mixture, batch: Batch) -> Array:
@@ -222,6 +223,6 @@ def log_probabilities(problem: Problem, mixture: Mixture, batch: Batch) -> Array
     return parts[0] if len(parts) == 1 else jax.nn.logsumexp(jnp.stack(parts), axis=0)
 
 
-def _everything(samples: Samples, i: Array | int) -> ClientData:
+def everything(samples: Samples, i: Array | int) -> ClientData:
     """One client's samples, to be passed over once."""
     return ClientData(samples, i, SAMPLES_PER_STEP, jax.random.key(0), 0)

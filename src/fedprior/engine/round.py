@@ -16,9 +16,10 @@ from jax import Array, lax
 from fedprior.core.method import Algorithm, Info, Mixture
 from fedprior.core.problem import Problem
 from fedprior.core.random import Purpose, key_for
-from fedprior.core.vectors import Tree
+from fedprior.core.vectors import Tree, Vector
 from fedprior.data.federation import Samples
 from fedprior.data.view import ClientData
+from fedprior.engine.selection import Selection
 
 WEIGHTS = ("samples", "uniform")
 
@@ -39,6 +40,24 @@ class Keys(NamedTuple):
 
     order: Array  # of its batches, the same in every round
     local: Array  # this round's
+
+
+def server_start(problem: Problem, algorithm: Algorithm, seed: Array, n_clients: int) -> tuple[Vector, Tree]:
+    """The model from which everyone starts, and the server's state before the first round."""
+    run = jax.random.wrap_key_data(seed)
+    w0 = problem.init(key_for(run, Purpose.INIT))
+    return w0, algorithm.server(problem, w0, n_clients, key_for(run, Purpose.SERVER))
+
+
+def client_start(algorithm: Algorithm, w0: Vector, seed: Array, i: Array) -> Tree:
+    """The state of client i before the first round."""
+    return algorithm.client(w0, key_for(jax.random.wrap_key_data(seed), Purpose.CLIENT, i))
+
+
+def chosen(select: Selection, seed: Array, t: Array, sizes: Array, aggregated: int) -> Array:
+    """The clients whose uploads are merged in round t, in ascending order."""
+    key = key_for(jax.random.wrap_key_data(seed), Purpose.SELECT, t)
+    return jnp.sort(select(key, t, sizes, aggregated)).astype(jnp.int32)
 
 
 def keys_for(seed: Array, t: Array, i: Array) -> Keys:
@@ -72,6 +91,11 @@ def client_round(
     client, down = lax.optimization_barrier((client, down))
     client, up, info = lax.optimization_barrier(algorithm.local(problem, client, down, data, keys.local))
     return client, cursor + data.drawn, up, info
+
+
+def evaluation_key(seed: Array, t: Array, i: Array) -> Array:
+    """The key with which client i makes its personal model after round t."""
+    return key_for(jax.random.wrap_key_data(seed), Purpose.EVALUATE, t, i)
 
 
 def client_model(

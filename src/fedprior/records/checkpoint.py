@@ -32,6 +32,11 @@ def _is_key(leaf: Any) -> bool:
     return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
+def as_data(leaf: Any) -> Any:
+    """The shape and type in which a leaf is kept: random keys are kept as plain numbers."""
+    return jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+
+
 def pack(tree: Any) -> dict[str, np.ndarray]:
     """A tree as named arrays on the host."""
     return {
@@ -50,7 +55,7 @@ def unpack(arrays: dict[str, np.ndarray], like: T) -> T:
         )
 
     def restore(name: str, leaf: Any) -> Any:
-        value, data = arrays[name], jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+        value, data = arrays[name], as_data(leaf)
         if value.shape != data.shape or value.dtype != data.dtype:
             raise FedpriorError(
                 f"the checkpoint does not fit this run: {name} is {value.dtype}{list(value.shape)}, "

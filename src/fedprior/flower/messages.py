@@ -1,0 +1,88 @@
+"""What the server asks of a site and what it is told, beside arrays: typed, and checked on arrival."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from flwr.app import ConfigRecord, RecordDict
+
+from fedprior.errors import FedpriorError
+
+T = TypeVar("T", bound="Fields")
+HELLO, ROUND = "query.hello", "train.round"  # the types of messages
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Plain values that travel as a record."""
+
+    def to_record(self) -> ConfigRecord:
+        """As Flower's record."""
+        return ConfigRecord(dataclasses.asdict(self))
+
+    @classmethod
+    def from_content(cls, content: RecordDict, key: str) -> Self:
+        """The values in a message; missing, odd or ill-typed ones are refused."""
+        record = content.get(key)
+        fields = {field.name: field.type for field in dataclasses.fields(cls)}
+        if not isinstance(record, ConfigRecord) or set(record) != set(fields):
+            raise FedpriorError(
+                f"a message without what '{key}' must hold; is another version of fedprior at work there?"
+            )
+        kinds: dict[str, Any] = {"str": str, "int": int, "bool": bool}
+        for name, kind in fields.items():
+            if type(record[name]) is not kinds[str(kind)]:
+                raise FedpriorError(
+                    f"'{name}' in '{key}' of a message is a {type(record[name]).__name__}, not a {kind}"
+                )
+        return cls(**record)
+
+
+@dataclass(frozen=True)
+class Greeting(Fields):
+    """The server's hello."""
+
+    client: str  # the name under which the node's key was registered
+    digest: str  # of the task
+    version: str  # of fedprior
+    secret: str
+
+
+@dataclass(frozen=True)
+class Presence(Fields):
+    """A site's answer to hello."""
+
+    train: int  # samples
+    test: int
+    fingerprint: str
+    problem: str  # what keeps the site from taking part; "": nothing
+    secret: str
+
+
+@dataclass(frozen=True)
+class Order(Fields):
+    """What a site is to do: score its model of the last round, train, or both."""
+
+    experiment: str
+    client: str
+    index: int  # the client's number, on which its randomness depends
+    clients: int  # how many there are
+    seed: int
+    round: int  # rounds done
+    score: bool
+    train: bool
+    upload: bool
+    begin: str  # the state to go on from; "": the client's first
+    save: str  # the name of the state after this round
+    secret: str  # random, and repeated in the reply: nobody else knows it
+
+
+@dataclass(frozen=True)
+class Receipt(Fields):
+    """What a site says beside arrays."""
+
+    secret: str
+    problem: str  # why it could not do what was asked; "": nothing
+    lost: bool  # whether that is because its state is lost

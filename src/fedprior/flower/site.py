@@ -1,0 +1,76 @@
+"""One site's samples: what its owner's function gives, checked against what all sites must have in common."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedprior.data.federation import Samples
+from fedprior.data.given import as_numbers
+from fedprior.data.partitions import natural
+from fedprior.errors import FedpriorError
+from fedprior.files import array_digest, digest
+from fedprior.flower.spec import SiteSettings
+
+
+class Site(NamedTuple):
+    """A site's training and test samples, each as one client's."""
+
+    train: Samples
+    test: Samples
+    fingerprint: str
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many samples there are to train and to test."""
+        return int(self.train.size[0]), int(self.test.size[0])
+
+
+def open_site(given: Any, settings: SiteSettings) -> Site:
+    """A site from (x, y) or (x, y, is_test); without ``is_test``, a seeded quarter of the samples is the test."""
+    try:
+        x, y, *rest = given
+    except (TypeError, ValueError) as error:
+        raise FedpriorError(
+            f"this site's data must be (x, y) or (x, y, is_test), not {type(given).__name__}"
+        ) from error
+    samples = as_numbers(x, "x", np.float32)
+    if samples.shape[1:] != (shape := tuple(settings.shape)):
+        raise FedpriorError(f"this site's samples are of shape {samples.shape[1:]}, and the federation's of {shape}")
+    if not np.isfinite(samples).all():
+        bad = int(np.flatnonzero(~np.isfinite(samples.reshape(len(samples), -1)).all(1))[0])
+        raise FedpriorError(f"sample {bad} of this site has a value that is not finite; remove or repair it")
+    labels = _numbered(np.asarray(y), settings)
+    if len(labels) != len(samples) or len(samples) < 2:
+        raise FedpriorError(
+            f"this site has {len(samples)} samples and {len(labels)} labels; give one for each, and two or more"
+        )
+    own = None if not rest else np.asarray(rest[0], bool)
+    parts = natural(labels, np.zeros(len(labels), np.int32), is_test=own, test_fraction=0.25)
+    train, test = (_padded(samples[index], labels[index]) for index in (parts.train[0], parts.test[0]))
+    arrays = (samples, labels, parts.train[0], parts.test[0])
+    return Site(train, test, digest(*map(array_digest, arrays)))
+
+
+def _numbered(y: np.ndarray, settings: SiteSettings) -> np.ndarray:
+    number = {name: k for k, name in enumerate(settings.classes)}
+    labels = y.tolist()
+    if unknown := [label for label in labels if label not in number]:
+        raise FedpriorError(
+            f"this site has a label {unknown[0]!r}; the federation's are {', '.join(map(repr, number))}"
+        )
+    return np.array([number[label] for label in labels], np.int32)
+
+
+def _padded(x: np.ndarray, y: np.ndarray) -> Samples:
+    """One client's samples, filled up to a power of two: sites of similar size then share compiled programs."""
+    n = len(y)
+    filling = (1 << max(n - 1, 0).bit_length()) - n
+    zeros = np.zeros((filling, *x.shape[1:]), x.dtype)
+    return Samples(
+        np.concatenate([x, zeros]),
+        np.concatenate([y, np.zeros(filling, np.int32)]),
+        np.zeros(1, np.int32),
+        np.array([n], np.int32),
+    )

@@ -1,0 +1,120 @@
+"""What a deployed federation learns: a task file, whose samples stay where they are, and what all sites must agree on.
+
+The file is that of a task with the table ``[sites]`` in place of data and partition::
+
+    rounds = 50
+    aggregated = 3
+
+    [sites]
+    shape = [30]                           # of a sample
+    classes = ["benign", "malignant"]      # in this order on every site
+
+    [model]
+    name = "mclr"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pydantic
+
+from fedprior import models
+from fedprior.data.federation import Federation, Samples
+from fedprior.data.partitions import Partition
+from fedprior.errors import FedpriorError, one_line
+from fedprior.files import digest
+from fedprior.models.classifier import Classifier, ModelBuilder
+from fedprior.records.schema import plain
+from fedprior.study.program import Program
+from fedprior.study.settings import Strict, TaskFile, parse, read_toml
+from fedprior.study.task import Task
+from fedprior.study.variant import Variant
+
+SHOWN = 40  # samples of zeros that stand for those that nobody but their owner sees
+
+
+class SiteSettings(Strict):
+    """What every site must have in common."""
+
+    shape: list[int] = pydantic.Field(min_length=1)
+    classes: list[int | str] = pydantic.Field(min_length=2)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A deployed task: its file, the model, and what the sites have in common."""
+
+    file: TaskFile
+    sites: SiteSettings
+    model: ModelBuilder
+    digest: str  # of all that the two sides must agree on
+
+    def program(self, federation: Federation, row: str) -> Program:
+        """The row's method on some federation of this task: that of all sites as the server sees it, or of a single one."""
+        problem = Classifier(self.model, len(self.sites.classes))
+        problem.check_reads(federation.train.x, self.sites.classes)
+        nobody = Partition((), (), np.zeros(0, int), federation.names)
+        task = Task(self.file.task, self.file.protocol, self.file.method, federation, problem, nobody)
+        return Program(task, Variant.parse(row))
+
+    def federation(self, names: Sequence[str], train: Samples, test: Samples, fingerprint: str) -> Federation:
+        """The federation of the named clients."""
+        return Federation(
+            train,
+            test,
+            None,
+            len(self.sites.classes),
+            fingerprint,
+            names=tuple(names),
+            class_names=tuple(self.sites.classes),
+            split=fingerprint,
+        )
+
+    def unseen(self, names: Sequence[str], sizes: Sequence[tuple[int, int]], fingerprint: str) -> Federation:
+        """The federation as its server knows it: how many samples each client has to train and to test, and none of them."""
+        x, y = np.zeros((SHOWN, *self.sites.shape), np.float32), np.zeros(SHOWN, np.int32)
+        nowhere = np.zeros(len(names), np.int32)
+        train, test = (Samples(x, y, nowhere, np.array(size, np.int32)) for size in zip(*sizes, strict=True))
+        return self.federation(names, train, test, fingerprint)
+
+
+def open_spec(path: Path | str, model: ModelBuilder | None = None) -> Spec:
+    """Read a deployed task's file; ``model`` builds a model of the user's own."""
+    content = read_toml(Path(path), "task")
+    try:
+        sites = SiteSettings.model_validate(content.pop("sites", {}))
+    except pydantic.ValidationError as error:
+        raise one_line(error, f"[sites] of {path}", SiteSettings.model_fields) from None
+    if found := [key for key in ("data", "partition", "validation", "new_clients") if key in content]:
+        raise FedpriorError(
+            f"{path}: '{found[0]}' is for simulations; here every site has its own samples, leave it out"
+        )
+    everything = {
+        "name": Path(path).stem,
+        **content,
+        "data": {"source": "arrays"},
+        "partition": {"kind": "natural"},
+        "pooled": "never",  # nobody sees the samples of all
+    }
+    if model is None and "model" not in content:
+        raise FedpriorError(f"{path}: '[model]' is missing; name one, or give a function that builds your own")
+    file = parse({"model": {"name": "given"}, **everything}, f"task {path}")
+    build = _registered(file, sites) if model is None else model
+    return Spec(file, sites, build, digest(repr(plain([file.plain(), sites.model_dump()]))))
+
+
+def _registered(file: TaskFile, sites: SiteSettings) -> ModelBuilder:
+    options = {key: value for key, value in file.task.model.items() if key != "name"}
+    name, shape = file.task.model["name"], tuple(sites.shape)
+    models.MODELS.find(name)
+    models.check_options(name, options)
+
+    def build(key: Any) -> Any:
+        return models.build(name, options, shape, len(sites.classes), None, key)
+
+    return build

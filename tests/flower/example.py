@@ -1,0 +1,138 @@
+"""A federation of a few small sites, deployed in memory and simulated from the same samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import fedprior as fp
+from fedprior.core.vectors import row
+from fedprior.flower.client import client_app
+from fedprior.flower.memory import MemoryGrid, Node
+from fedprior.flower.programs import Programs
+from fedprior.flower.roster import Patience
+from fedprior.flower.server import Ledger, Options, serve
+from fedprior.flower.spec import open_spec
+from fedprior.flower.state import Store
+from fedprior.models import build
+from fedprior.records import checkpoint
+from fedprior.records.runs import RunFolder
+from fedprior.study.program import Program
+from fedprior.study.trial import Trial
+from fedprior.study.variant import Variant
+
+NAMES = ("St. A", "b", "c/../d", "é")
+SIZES = (23, 40, 17, 33)
+CLASSES = ["ill", "well", "unsure"]
+TASK = """
+rounds = {rounds}
+aggregated = 3
+batch = 5
+eval_every = 1
+
+[sites]
+shape = [6]
+classes = ["ill", "well", "unsure"]
+
+[model]
+name = "{model}"
+"""
+NOW = Patience(deadline=5.0, poll=0.0, sleep=lambda seconds: None)
+
+
+def samples(k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The samples of site k: x, labels by name, and which are for testing."""
+    rng = np.random.default_rng(k)
+    y = rng.integers(0, 3, SIZES[k])
+    x = rng.normal(size=(SIZES[k], 6)) + 1.5 * np.eye(3, 6)[y] + 0.3 * k
+    return x.astype(np.float32), np.array(CLASSES)[y], np.arange(SIZES[k]) % 4 == 0
+
+
+class Deployment:
+    """Four sites in memory, their disks below a folder, and a server's records."""
+
+    def __init__(self, folder: Path, row: str, rounds: int = 3, model: str = "mclr", **config: Any):
+        self.folder, self.row = folder, row
+        folder.mkdir(parents=True, exist_ok=True)
+        self.task = folder / "toy.toml"
+        self.task.write_text(TASK.format(rounds=rounds, model=model))
+        self.config: dict[str, Any] = {"row": row, "clients": len(NAMES), "out": str(folder / "runs"), **config}
+
+    def node(self, k: int) -> Node:
+        """Site k."""
+        app = client_app(self.task, lambda node_config: samples(k))
+        return Node(NAMES[k], app, {"state-dir": str(self.folder / f"disk-{k}")})
+
+    def run(self, nodes: Iterable[Node] | None = None, patience: Patience = NOW, **config: Any) -> RunFolder:
+        """Deploy it."""
+        merged = {**self.config, **config}
+        grid = MemoryGrid([self.node(k) for k in range(len(NAMES))] if nodes is None else nodes, merged)
+        return serve(grid, open_spec(self.task), Options.of(merged), patience)
+
+    def server(self, run: RunFolder) -> tuple[Any, Ledger]:
+        """The server's last state, and what it knows of the clients."""
+        arrays = checkpoint.read(run.checkpoints[-1])
+        assert arrays is not None
+        ledger = Ledger.from_array(arrays.pop("ledger"))
+        return arrays, ledger
+
+    def client(self, ledger: Ledger, k: int, like: Any) -> Any:
+        """The last state of client k on its disk."""
+        store = Store(self.folder / f"disk-{k}", ledger.experiment, NAMES[k])
+        return store.read(ledger.accepted[k], like)
+
+
+def simulated(row_name: str, rounds: int = 3, model: str = "mclr", seed: int = 0, **settings: Any) -> tuple[Trial, Any]:
+    """The same federation in a simulation: the trial and its last state, after a run in memory."""
+    parts = [samples(k) for k in range(len(NAMES))]
+    x, y, is_test = (np.concatenate(part) for part in zip(*parts, strict=True))
+    who = np.repeat(np.array(NAMES, object), SIZES)
+    number = {name: k for k, name in enumerate(CLASSES)}
+    task = fp.task_from_arrays(
+        x,
+        np.array([number[label] for label in y]),
+        who,
+        lambda key: build(model, {}, (6,), 3, None, key),
+        name="toy",
+        is_test=is_test,
+        n_classes=3,
+        rounds=rounds,
+        aggregated=3,
+        batch=5,
+        pooled="never",
+        **settings,
+    )
+    trial = Trial(Program(task, Variant.parse(row_name)), seed)
+    return trial, task
+
+
+def assert_same(deployment: Deployment, run: RunFolder, row_name: str, **settings: Any) -> None:
+    """The deployed run ended with the bits of the simulated one."""
+    trial, _ = simulated(row_name, **settings)
+    state, rows = trial.init(), []
+    for done in trial.rounds(state):
+        state = done.state
+        rows += trial.rows(done.number, done.scores or {})
+    arrays, ledger = deployment.server(run)
+    host = trial.program.engine.placement.to_host(state)
+    same_arrays(checkpoint.pack({"state": host._replace(clients=(), cursor=())}), arrays)
+    like = Programs(trial.program, len(NAMES)).like["client"]
+    for k in range(len(NAMES)):
+        own = {"client": row(host.clients, k), "cursor": host.cursor[k]}
+        if ledger.accepted[k]:
+            same_arrays(checkpoint.pack(own), checkpoint.pack(deployment.client(ledger, k, like)))
+        else:
+            assert host.cursor[k] == 0
+    recorded = {row[:4]: row.values for row in run.rows("metrics.csv")}
+    expected = {row[:4]: row.values for row in rows}
+    assert recorded == expected
+
+
+def same_arrays(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        assert np.array_equal(np.asarray(jax.device_get(one[name])), np.asarray(other[name])), name

@@ -182,16 +182,18 @@ class Server:
         else:
             self.run.check_same(config)
             state = checkpoint.unpack(kept, {"state": self.programs.like["state"]})["state"]
-            self.run.rewind(int(state.round) - 1, column_names(config))
+            # The scores of this round are asked for again: they ride on the messages of the next.
+            self.run.rewind(int(state.round), column_names(config), lambda t, model, data: t < int(state.round))
             self.run.set_status(Status.RUNNING, int(state.round))
         while True:
             begun, t = time.perf_counter(), int(state.round)
             ids = np.asarray(self.programs.choose(state, self.sizes)) if t < rounds else np.array([], np.int32)
             replies = self._ask(state, ids, is_last=t == rounds)
-            self._record(t, replies, time.perf_counter() - begun)
+            self._record(t, replies)
             if t == rounds:
                 break
             state = self._merge(state, ids, replies)
+            self.run.append([], [], Times(t + 1, round(time.perf_counter() - begun, 6), 0.0))
             self._save(state)
         self.run.set_status(Status.FINISHED, rounds)
 
@@ -232,7 +234,7 @@ class Server:
         self.ledger.rejected = dict(self.exchange.rejected)
         return replies
 
-    def _record(self, t: int, replies: dict[str, Reply], seconds: float) -> None:
+    def _record(self, t: int, replies: dict[str, Reply]) -> None:
         """The scores of round t, of those that sent them."""
         if t == 0:
             return
@@ -250,7 +252,7 @@ class Server:
             classes = tuple(map(str, self.trial.program.task.federation.classes))
             scores = {(model, "own"): Score(sums, count, classes) for model, sums in stacked.items()}
         rows_of = (self.trial.rows(t, scores), self.trial.client_rows(t, scores))
-        self.run.append(*rows_of, Times(t, round(seconds, 6), 0.0))
+        self.run.append(*rows_of, None)
         said = [f"{row.values['accuracy']:.2f} %" for row in rows_of[0] if row[1:4] == ("personal", "own", "weighted")]
         log.info("fedprior: round %d of %d %s", t, self.trial.program.rounds, " ".join(said))
         write_json(self.run.path / "federation.json", {"round": t, **vars(self.ledger)})

@@ -53,7 +53,7 @@ class Run(Protocol):
     def begin(self, config: dict[str, Any]) -> None:
         """Start a new run here, in place of whatever run was here."""
 
-    def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times) -> None:
+    def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times | None) -> None:
         """Add what one round gave."""
 
     def save(self, state: Any, at: int) -> None:
@@ -90,7 +90,7 @@ class MemoryRun:
         """Start anew."""
         self.config = plain(config)
 
-    def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times) -> None:
+    def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times | None) -> None:
         """Add what one round gave."""
         self.rows += rows
         self.clients += clients
@@ -176,13 +176,13 @@ class RunFolder:
         """Say how the run stands."""
         write_json(self.path / "status.json", {"status": status.value, "round": at})
 
-    def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times) -> None:
+    def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times | None) -> None:
         """Add what one round gave to the tables."""
         metrics = column_names(self.config)
         groups: tuple[tuple[str, Iterable[tables.AnyRow]], ...] = (
             ("metrics.csv", rows),
             ("clients.csv", clients),
-            ("times.csv", [times]),
+            ("times.csv", [] if times is None else [times]),
         )
         for table, group in groups:
             if text := tables.encode(table, group, metrics):

@@ -1,0 +1,181 @@
+"""What must change nothing: a stop and a resume, lost replies, orphans, new node numbers; and what must be said."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from flower.example import NAMES, NOW, Deployment, assert_same, samples
+from flwr.app import Message
+
+from fedprior.errors import FedpriorError
+from fedprior.flower.client import client_app
+from fedprior.flower.memory import MemoryGrid, Node
+from fedprior.flower.messages import Order
+from fedprior.flower.server import Options, serve
+from fedprior.flower.spec import open_spec
+from fedprior.flower.state import Store
+from fedprior.records.runs import RunFolder
+
+ROW = "ditto"  # clients keep states, and there is a global model
+
+
+class Stop(BaseException):
+    """As if the server's process were killed."""
+
+
+def order_of(message: Message) -> Order | None:
+    return Order.from_content(message.content, "order") if "order" in message.content else None
+
+
+def nodes(deployment: Deployment, tamper: Any = None) -> list[Node]:
+    made = [deployment.node(k) for k in range(len(NAMES))]
+    if tamper is not None:
+        made[1].tamper = tamper
+    return made
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_a_killed_server_resumes_to_the_same_bits(tmp_path: Path, at: int) -> None:
+    deployment = Deployment(tmp_path, ROW)
+
+    def kill(asked: Message, reply: Message) -> Message:
+        if (order := order_of(asked)) is not None and order.round == at:
+            raise Stop
+        return reply
+
+    with pytest.raises(Stop):
+        deployment.run(nodes(deployment, kill))
+    assert_same(deployment, deployment.run(resume=True), ROW)
+
+
+def test_a_lost_reply_is_asked_for_again_when_the_node_comes_back(tmp_path: Path) -> None:
+    """Its state was written and never accepted: the client trains again from the state before."""
+    deployment = Deployment(tmp_path, ROW)
+    lost = iter([True])
+    grid: list[MemoryGrid] = []
+
+    def lose(asked: Message, reply: Message) -> Message | None:
+        order = order_of(asked)
+        if order is not None and order.round == 1 and next(lost, False):
+            grid[0].nodes[99] = grid[0].nodes.pop(2)  # it comes back under another number
+            return None
+        return reply
+
+    made = nodes(deployment, lose)
+    grid.append(MemoryGrid(made, deployment.config))
+    run = serve(grid[0], open_spec(deployment.task), Options.of(deployment.config), NOW)
+    assert next(lost, None) is None
+    assert_same(deployment, run, ROW)
+
+
+def test_an_orphan_can_write_what_it_likes(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, ROW)
+
+    def write(asked: Message, reply: Message) -> Message:
+        if (order := order_of(asked)) is not None and order.begin:
+            store = Store(tmp_path / "disk-1", order.experiment, NAMES[1])
+            store.write("00000099-orphan", {"client": np.ones(3), "cursor": np.int32(7)})
+        return reply
+
+    assert_same(deployment, deployment.run(nodes(deployment, write)), ROW)
+
+
+def test_only_two_states_are_kept(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, ROW)
+    deployment.run()
+    for k in range(len(NAMES)):
+        files = list((tmp_path / f"disk-{k}").rglob("*.safetensors"))
+        assert 1 <= len(files) <= 2
+        assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
+
+
+def test_a_wiped_disk_is_said_and_the_others_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    deployment = Deployment(tmp_path, ROW)
+
+    def wipe(asked: Message, reply: Message) -> Message:
+        if (order := order_of(asked)) is not None and order.round == 0:
+            shutil.rmtree(tmp_path / "disk-1")
+        return reply
+
+    with caplog.at_level("INFO", "flwr"):
+        run = deployment.run(nodes(deployment, wipe))
+    assert "the state of client 'b' that the server asks for" in caplog.text
+    assert "rejoin" in caplog.text
+    scored = {(row.round, row.client) for row in run.rows("clients.csv")}
+    assert {client for t, client in scored if t == 3} == set(NAMES) - {"b"}
+
+
+def test_another_clients_state_is_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    deployment = Deployment(tmp_path, ROW)
+
+    def swap(asked: Message, reply: Message) -> Message:
+        if (order := order_of(asked)) is not None and order.round == 0:
+            (mine,) = (tmp_path / "disk-1").rglob("*.safetensors")
+            (other,) = (tmp_path / "disk-0").rglob("*.safetensors")
+            shutil.copy(other, mine)
+        return reply
+
+    deployment.run(nodes(deployment, swap))
+    assert "another client's" in caplog.text
+
+
+def test_two_servers_do_not_share_a_checkpoint(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, ROW)
+
+    def second(asked: Message, reply: Message) -> Message:
+        with pytest.raises(FedpriorError, match="in use by process"):
+            deployment.run(resume=True)
+        return reply
+
+    deployment.run(nodes(deployment, second))
+
+
+def test_other_samples_are_noticed_on_resume(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, ROW)
+    deployment.run()
+    other = nodes(deployment)
+    other[2].app = client_app(deployment.task, lambda node_config: samples(1))
+    with pytest.raises(FedpriorError, match="client 'c/../d' has other samples than when the run began"):
+        deployment.run(other, resume=True)
+
+
+def test_a_site_that_does_not_fit_is_named_and_no_run_begins(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    deployment = Deployment(tmp_path, ROW)
+    x, y, is_test = samples(3)
+    for given, text in (
+        ((x[:, :4], y, is_test), "this site's samples are of shape (4,), and the federation's of (6,)"),
+        ((x, np.where(y == "ill", "sick", y), is_test), "this site has a label 'sick'"),
+        ((x[:0], y[:0], is_test[:0]), "this site has 0 samples"),
+    ):
+        odd = nodes(deployment)
+        odd[3].app = client_app(deployment.task, lambda node_config, given=given: given)
+        with pytest.raises(FedpriorError, match="4 clients are to take part, and 3 can"):
+            deployment.run(odd)
+        assert text in caplog.text
+        assert not RunFolder(tmp_path / "runs" / "toy" / ROW / "0").exists
+
+
+def test_a_node_without_a_name_is_refused(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, ROW)
+    unnamed = [dataclasses.replace(deployment.node(0), name="")]
+    with pytest.raises(FedpriorError, match="has no name"):
+        deployment.run(unnamed)
+
+
+@pytest.fixture(autouse=True)
+def _flower_logs_reach_pytest() -> Iterator[None]:
+    import logging
+
+    logger = logging.getLogger("flwr")
+    before, logger.propagate = logger.propagate, True
+    yield
+    logger.propagate = before

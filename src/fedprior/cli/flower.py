@@ -1,0 +1,104 @@
+"""fedprior flower: the same methods on a real federation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedprior.cli.app import app, print_line, print_table
+from fedprior.errors import FedpriorError
+
+flower = typer.Typer(
+    help="Run a method on a real federation, with Flower's SuperLink and SuperNodes.\n\n"
+    "Start with: fedprior flower init hospitals, and read docs/deploy.md.",
+    no_args_is_help=True,
+)
+app.add_typer(flower, name="flower")
+
+App = Annotated[Path, typer.Argument(metavar="APP", help="The folder that `fedprior flower init` wrote.")]
+
+
+def _need_flower() -> None:
+    try:
+        import flwr  # noqa: F401
+    except ImportError as error:
+        raise FedpriorError("this needs Flower; pip install 'fedprior[flower]'") from error
+
+
+@flower.command()
+def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder; its name is the project's.")]) -> None:
+    """Write a Flower project that is ready to run: adapt data.py and task.toml."""
+    _need_flower()
+    from fedprior.flower.project import write_project
+
+    for path in write_project(folder):
+        print_line(str(path))
+    print_line("Adapt data.py and task.toml, try them on each site with `fedprior flower check`, and see docs/deploy.md.")
+
+
+@flower.command()
+def check(
+    folder: App = Path(),
+    node_config: Annotated[
+        str, typer.Option(metavar="'KEY=VALUE ...'", help="As given to flower-supernode, for example 'data=\"a.csv\"'.")
+    ] = "",
+    key: Annotated[Path | None, typer.Option(help="The site's private key.")] = None,
+    root_certificates: Annotated[Path | None, typer.Option(help="The certificate of the federation's authority.")] = None,
+    superlink: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Try a connection; nothing is sent.")
+    ] = None,
+) -> None:
+    """Test a site's data, key and certificate before it joins."""
+    _need_flower()
+    from flwr.common.config import parse_config_args
+
+    from fedprior.flower import look
+
+    try:
+        config = parse_config_args([node_config] if node_config else None)
+    except (ValueError, typer.Exit) as error:
+        raise FedpriorError(f"--node-config {node_config!r} is not of the form 'key=\"text\" number=1'") from error
+    _, site = look.check_data(folder, config)
+    train, test = site.sizes
+    print_line(f"data: {train} samples to train and {test} to test")
+    print_line(f"states: {look.check_state_folder(config)}")
+    if key is not None:
+        print_line(f"key: {look.check_key(key)}")
+    if root_certificates is not None:
+        print_line(f"certificate: {look.check_certificate(root_certificates, superlink)}")
+    elif superlink is not None:
+        raise FedpriorError("--superlink is tried with --root-certificates, by which it must be known")
+
+
+@flower.command()
+def status(run: Annotated[Path, typer.Argument(metavar="RUN", help="A deployed run: RUNS/<task>/<row>/<seed>.")]) -> None:
+    """Show the round that a deployed run is in, and which clients were absent or rejected."""
+    _need_flower()
+    from fedprior.flower import look
+    from fedprior.records.runs import RunFolder
+    from fedprior.report.tables import Table
+
+    about, record = look.status_of(run), RunFolder(run)
+    title = f"{run}: {record.status[0].value}, round {about['round']} of {record.config['run']['protocol']['rounds']}"
+    head = ("client", "train", "test", "absent", "rejected")
+    body = tuple(tuple(str(client[key]) for key in head) for client in about["clients"])
+    note = "samples to train and to test; rounds in which a client was absent, replies that were rejected"
+    print_table(Table(title, note, head, body))
+
+
+@flower.command()
+def resume(
+    folder: App,
+    connection: Annotated[str, typer.Argument(metavar="CONNECTION", help="The SuperLink, as `flwr run` takes it.")],
+    run_config: Annotated[str, typer.Option(help="What else the stopped run was started with.")] = "",
+) -> None:
+    """Go on with a deployed run whose server was stopped, from its checkpoint and the sites' states."""
+    _need_flower()
+    import subprocess
+
+    words = ["flwr", "run", str(folder), connection, "--stream", "--run-config", f"{run_config} resume=true".strip()]
+    beside = Path(sys.executable).with_name("flwr")
+    raise typer.Exit(subprocess.call([str(beside) if beside.exists() else "flwr", *words[1:]]))

@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flower.example import NAMES, Deployment, same_arrays
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
 from fedprior.flower.exchange import far_from_the_others
@@ -21,12 +20,9 @@ from fedprior.flower.messages import Order
 from fedprior.flower.roster import Patience
 from fedprior.flower.wire import BadRecord, from_record, to_record
 from fedprior.records import checkpoint
+from flower.example import NAMES, Deployment, same_arrays
 
 UP = "tree.head.weight"
-
-
-def changed(record: ArrayRecord, **arrays: Any) -> ArrayRecord:
-    return ArrayRecord({**record, **{UP: array for array in arrays.values()}})
 
 
 def _up(change: Callable[[np.ndarray], Any]) -> Callable[[RecordDict], None]:
@@ -34,7 +30,7 @@ def _up(change: Callable[[np.ndarray], Any]) -> Callable[[RecordDict], None]:
         record = content["up"]
         assert isinstance(record, ArrayRecord)
         array = change(record[UP].numpy())
-        content["up"] = changed(record, new=array if isinstance(array, Array) else Array(array))
+        content["up"] = ArrayRecord({**record, UP: array if isinstance(array, Array) else Array(array)})
 
     return act
 

@@ -8,9 +8,8 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from flower.example import Deployment, assert_same
-
 from fedprior.methods import METHODS
+from flower.example import Deployment, assert_same
 
 QUICK = ("fedavg", "mh", "fedamp")
 pytestmark = pytest.mark.bits

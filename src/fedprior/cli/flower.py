@@ -29,14 +29,18 @@ def _need_flower() -> None:
 
 
 @flower.command()
-def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder; its name is the project's.")]) -> None:
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder; its name is the project's.")],
+) -> None:
     """Write a Flower project that is ready to run: adapt data.py and task.toml."""
     _need_flower()
     from fedprior.flower.project import write_project
 
     for path in write_project(folder):
         print_line(str(path))
-    print_line("Adapt data.py and task.toml, try them on each site with `fedprior flower check`, and see docs/deploy.md.")
+    print_line(
+        "Adapt data.py and task.toml, try them on each site with `fedprior flower check`, and see docs/deploy.md."
+    )
 
 
 @flower.command()
@@ -46,7 +50,9 @@ def check(
         str, typer.Option(metavar="'KEY=VALUE ...'", help="As given to flower-supernode, for example 'data=\"a.csv\"'.")
     ] = "",
     key: Annotated[Path | None, typer.Option(help="The site's private key.")] = None,
-    root_certificates: Annotated[Path | None, typer.Option(help="The certificate of the federation's authority.")] = None,
+    root_certificates: Annotated[
+        Path | None, typer.Option(help="The certificate of the federation's authority.")
+    ] = None,
     superlink: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Try a connection; nothing is sent.")
     ] = None,
@@ -74,7 +80,9 @@ def check(
 
 
 @flower.command()
-def status(run: Annotated[Path, typer.Argument(metavar="RUN", help="A deployed run: RUNS/<task>/<row>/<seed>.")]) -> None:
+def status(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A deployed run: RUNS/<task>/<row>/<seed>.")],
+) -> None:
     """Show the round that a deployed run is in, and which clients were absent or rejected."""
     _need_flower()
     from fedprior.flower import look

@@ -27,7 +27,9 @@ def package_of(app: Path) -> str:
         content = tomllib.loads((app / "pyproject.toml").read_text(encoding="utf-8"))
         return str(content["tool"]["flwr"]["app"]["components"]["clientapp"]).partition(":")[0].rpartition(".")[0]
     except (OSError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
-        raise FedpriorError(f"{app} is no Flower project ({first_line(error)}); `fedprior flower init` writes one") from error
+        raise FedpriorError(
+            f"{app} is no Flower project ({first_line(error)}); `fedprior flower init` writes one"
+        ) from error
 
 
 def check_data(app: Path, node_config: Mapping[str, Any]) -> tuple[Spec, Site]:
@@ -56,7 +58,9 @@ def check_state_folder(node_config: Mapping[str, Any]) -> Path:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        raise FedpriorError(f"states cannot be written to {folder}: {error.strerror}; choose another state-dir") from error
+        raise FedpriorError(
+            f"states cannot be written to {folder}: {error.strerror}; choose another state-dir"
+        ) from error
     return folder
 
 
@@ -79,7 +83,7 @@ def check_key(path: Path) -> str:
 
 
 def check_certificate(path: Path, superlink: str | None) -> str:
-    """What is known of the certificate authority's certificate; with an address, whether the SuperLink there shows one of its."""
+    """What is known of the authority's certificate; with an address, whether the SuperLink there shows one of its own."""
     from cryptography import x509
 
     try:

@@ -31,8 +31,6 @@ from fedprior.engine.round import (
 from fedprior.engine.selection import find_selection
 from fedprior.study.program import Program
 
-ZERO = np.zeros((), np.int32)
-
 
 def seed_data(seed: int) -> np.ndarray:
     """The run's key, as data."""
@@ -61,7 +59,7 @@ class Programs:
     def start(self, seed: np.ndarray) -> State:
         """The server before the first round."""
         server = self._with_problem(lambda p, s: server_start(p, self.algorithm, s, self.n_clients)[1])(seed)
-        return State(ZERO, seed, jax.device_get(server), (), ())
+        return State(jnp.zeros((), jnp.int32), jnp.asarray(seed), jax.device_get(server), (), ())
 
     @cached_property
     def choose(self) -> Any:
@@ -129,58 +127,44 @@ class Programs:
     @cached_property
     def score(self) -> Any:
         """(train, test, client, down, global model, seed, t, i) -> every metric's sums on the site's own test samples."""
+        return self._with_problem(self._sums)
 
-        def sums(
-            problem: Any,
-            train: Samples,
-            test: Samples,
-            client: Tree,
-            down: Tree,
-            shared: Vector | None,
-            seed: Array,
-            t: Array,
-            i: Array,
-        ) -> Sums:
-            models = {"personal": self._model(problem, train, client, down, seed, t, i)}
-            if shared is not None:
-                models["global"] = single(shared)
-            return measure(self.metrics, problem, models, everything(test, 0))
-
-        return self._with_problem(sums)
+    def _sums(
+        self,
+        problem: Any,
+        train: Samples,
+        test: Samples,
+        client: Tree,
+        down: Tree,
+        shared: Vector | None,
+        seed: Array,
+        t: Array,
+        i: Array,
+    ) -> Sums:
+        models = {"personal": self._model(problem, train, client, down, seed, t, i)}
+        if shared is not None:
+            models["global"] = single(shared)
+        return measure(self.metrics, problem, models, everything(test, 0))
 
     # -- the shapes of what travels and of what is kept -------------------------------------------------------------------
 
     @cached_property
     def like(self) -> dict[str, Any]:
-        """The shapes and types of: state, down, shared, client (with its cursor), up, info, sums."""
-        seed, federation = seed_data(0), self.program.task.federation
-        i = np.int32(0)
-        w0, server = jax.eval_shape(lambda s: server_start(self.problem, self.algorithm, s, self.n_clients), seed)
-        state = jax.eval_shape(lambda s: State(jnp.int32(0), jnp.asarray(seed), s, (), ()), server)
-        down = jax.eval_shape(
-            lambda s: message(self.algorithm, self.algorithm.outbox(s), jnp.asarray(seed), jnp.int32(0), jnp.int32(0)),
-            server,
-        )
-        client = jax.eval_shape(lambda w: client_start(self.algorithm, w, jnp.asarray(seed), i), w0)
-        shared = jax.eval_shape(self.algorithm.global_model, server)
-        one = Samples(*(np.asarray(a)[:1] if k > 1 else a for k, a in enumerate(federation.train)))
-        cursor = jax.ShapeDtypeStruct((), jnp.int32)
-        kept, _, up, info = jax.eval_shape(
-            lambda c, n, d: client_round(
-                self.problem, self.algorithm, one, 0, self.protocol.batch, c, n, d, keys_for(jnp.asarray(seed), i, i)
-            ),
-            client,
-            cursor,
-            down,
-        )
-        del kept  # of the client's own shapes
+        """The shapes and types of: state, down, shared (model), client (with its cursor), up, info, sums."""
+        train = self.program.task.federation.train
+        one = Samples(train.x, train.y, jnp.asarray(train.start)[:1], jnp.asarray(train.size)[:1])
 
-        def sums(c: Tree, d: Tree, w: Vector | None) -> Sums:
-            models = {"personal": self._model(self.problem, one, c, d, jnp.asarray(seed), i, i)}
-            return measure(
-                self.metrics, self.problem, models | ({} if w is None else {"global": single(w)}), everything(one, 0)
+        def everything_once(seed: Array) -> dict[str, Any]:
+            t = i = jnp.zeros((), jnp.int32)
+            w0, server = server_start(self.problem, self.algorithm, seed, self.n_clients)
+            down = message(self.algorithm, self.algorithm.outbox(server), seed, t, i)
+            client, shared = client_start(self.algorithm, w0, seed, i), self.algorithm.global_model(server)
+            _, _, up, info = client_round(
+                self.problem, self.algorithm, one, 0, self.protocol.batch, client, t, down, keys_for(seed, t, i)
             )
+            sums = self._sums(self.problem, one, one, client, down, shared, seed, t, i)
+            own = {"client": client, "cursor": t}
+            state = State(t, seed, server, (), ())
+            return {"state": state, "down": down, "shared": shared, "client": own, "up": up, "info": info, "sums": sums}
 
-        scored = jax.eval_shape(sums, client, down, shared)
-        own = {"client": client, "cursor": cursor}
-        return {"state": state, "down": down, "shared": shared, "client": own, "up": up, "info": info, "sums": scored}
+        return jax.eval_shape(everything_once, seed_data(0))

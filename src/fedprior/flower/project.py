@@ -30,7 +30,7 @@ def write_project(folder: Path) -> list[Path]:
     }
     written = []
     for name in (*_AT_TOP, *_IN_PACKAGE):
-        text = (template / name).read_text(encoding="utf-8")
+        text = (template / f"{name}.template").read_text(encoding="utf-8")
         path = folder / name if name in _AT_TOP else folder / package / name
         write_text(path, text.format(**about) if name == "pyproject.toml" else text)
         written.append(path)

@@ -76,8 +76,8 @@ def greet(grid: Grid, spec: Spec, nodes: Mapping[str, int], patience: Patience) 
     end = patience.clock() + patience.deadline
     while asked:
         for reply in grid.pull_messages(list(asked)):
-            if (about := asked.pop(reply.metadata.reply_to_message_id, None)) is not None:
-                _welcome(*about, reply, present)
+            if reply.metadata.reply_to_message_id in asked:
+                _welcome(*asked.pop(reply.metadata.reply_to_message_id), reply, present)
         if not asked or patience.clock() >= end:
             break
         patience.sleep(patience.poll)

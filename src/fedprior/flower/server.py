@@ -273,14 +273,14 @@ class Server:
         if len(ups) < self.options.minimum:
             self.run.set_status(Status.STOPPED, int(state.round))
             raise FedpriorError(
-                f"round {int(state.round) + 1} has {len(ups)} valid replies of {len(ids)}, and needs {self.options.minimum}; "
+                f"round {int(state.round) + 1} has {len(ups)} valid replies of {len(ids)}; needed: {self.options.minimum}; "
                 "see the log, mend the sites, and resume"
             )
         for name, reply in replies.items():
             if reply.saved is not None:
                 self.ledger.accepted[names.index(name)] = reply.saved
         if not ups:
-            return state._replace(round=np.int32(int(state.round) + 1))
+            return state._replace(round=state.round + 1)
         there = np.array([i for i in ids if names[i] in ups], np.int32)
         stacked = jax.tree.map(lambda *x: np.stack(x), *(ups[names[i]] for i in there))
         return jax.device_get(self.programs.merge(state, stacked, there, self.sizes))

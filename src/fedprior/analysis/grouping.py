@@ -6,7 +6,7 @@ its partition and its clients.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,19 +39,23 @@ def read(folders: Iterable[str | Path]) -> list[RunRecord]:
 def group(
     records: Iterable[RunRecord], *, order: Sequence[str] = (), warn: Warn = silent, one_experiment: bool = False
 ) -> dict[str, dict[str, dict[int, RunRecord]]]:
-    """Records by task, variant and seed, without those of runs that diverged or were never evaluated.
+    """Records by task, variant and seed, without those of runs that diverged, were never evaluated or had nothing to test.
 
     Variants stand in the order in which they first appear, or by the place of their method in ``order``, then by name.
     Variants of a task that do not have the same data and clients are warned about, or refused where ``one_experiment`` is
     needed. A setting of the protocol in which variants differ, though none of them says that it changes it, is warned about.
     """
     groups: dict[str, dict[str, dict[int, RunRecord]]] = defaultdict(lambda: defaultdict(dict))
+    untested: Counter[str] = Counter()
     for record in records:
         if record.status is Status.DIVERGED:
             warn(f"{record.where} diverged in round {record.round} and is left out")
             continue
         if record.status is not Status.FINISHED:
             warn(f"{record.where} is not finished; its last evaluation is reported")
+        if not record.is_tested:
+            untested[record.task] += 1
+            continue
         if not record.rows:
             continue
         seeds = groups[record.task][record.variant]
@@ -60,6 +64,10 @@ def group(
                 f"two runs of {record.task}, {record.variant}, seed {record.seed}; give folders that do not overlap"
             )
         seeds[record.seed] = record
+    for task, count in untested.items():
+        warn(
+            f"{task}: {count} run{'s' * (count > 1)} left out, of which nothing was tested (no client has test samples)"
+        )
     for task, by_variant in groups.items():
         for variant, seeds in by_variant.items():
             _check_seeds(task, variant, seeds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import sys
 from datetime import timedelta
@@ -128,13 +129,18 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
     from fedprior.engine.metrics import METRICS
     from fedprior.files import write_text
     from fedprior.report import layouts
+    from fedprior.report.untested import untested_runs
 
     of_classes = metric in METRICS and METRICS.find(metric).info.per_class
+    untested = untested_runs(results.records, "accuracy" if of_classes else metric)
+    results = dataclasses.replace(results, records=[record for record in results.records if record.is_tested])
     summaries: dict[str, Any] = {}
     for task in study.tasks:
         budget = task.protocol.budget
         about = {"rounds": task.protocol.rounds} if budget is None else {"budget": budget.model_dump()}
         summaries[task.name] = {"task": task.name, **about, "diverged": results.diverged, "results": {}}
+        if task.name in untested:
+            summaries[task.name] |= {"tested": False, "validation": untested[task.name].validation}
     for name, rows in results.summary(warn).items():
         summaries[name]["results"] = rows
         results.curves("accuracy" if of_classes else metric, name, folder / name / "curves.png")
@@ -145,9 +151,11 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
         text = next(iter(texts.values())) if len(texts) == 1 else json.dumps(summaries, indent=1)
         sys.stdout.write(text + "\n")
         return
+    for runs in untested.values():
+        print_line(f"{runs.text}    records: {folder / runs.task}")
     for name, summary in summaries.items():
         if summary["results"]:
             print_table(layouts.run_table(name, summary["results"], "last", metric))
             print_line(f"curves: {folder / name / 'curves.png'}    records: {folder / name}")
-    if len(texts) > 1 and not of_classes:
+    if len(texts) > 1 and not of_classes and results.records:
         print_table(results.table(metric=metric))

@@ -23,10 +23,10 @@ def partition(
     from rich.table import Table as RichTable
 
     from fedprior.data.partitions import split_source, statistics
-    from fedprior.data.sources import load
     from fedprior.errors import unknown
     from fedprior.files import replace_file
     from fedprior.report.partitions import picture
+    from fedprior.study.data_file import open_source
     from fedprior.study.settings import is_task_key, read, settable
 
     changes = assignments(settings)
@@ -34,7 +34,7 @@ def partition(
         if not is_task_key(key):
             raise unknown("key", key, settable())
     file = read(task, changes)
-    source = load(file.task.data.source, normalize=file.task.data.normalize)
+    source = open_source(file.task.data)
     parts = split_source(source, file.task.partition)
     numbers = statistics(parts, source.n_classes)
     if plot is not None:

@@ -35,7 +35,7 @@ def table(
     results = Results.read(*folders)
     summaries = results.summary(warn)
     if not summaries:
-        raise FedpriorError(f"nothing to show: no run at or below {', '.join(map(str, folders))} has been evaluated")
+        raise FedpriorError(f"nothing to show: no run at or below {', '.join(map(str, folders))} has been tested")
     if tasks:
         shown = [results.task_table(at, metric)]
     else:

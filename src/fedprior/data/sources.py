@@ -27,7 +27,7 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from fedprior.data import hub
 from fedprior.data.decode import numbered
 from fedprior.data.given import as_numbers, client_ids, named_labels
 from fedprior.data.hub import Array, Arrays, Digests, Spec
+from fedprior.data.preparation import Preparation
 from fedprior.errors import FedpriorError
 from fedprior.files import array_digest, digest
 from fedprior.registry import Registry
@@ -61,6 +62,7 @@ class Source:
     class_names: tuple[int | str, ...] | None = (
         None  # what the labels 0, 1, ... are called, where they are no such numbers
     )
+    preparation: Preparation = field(default_factory=Preparation)  # how a sample as its owner has it becomes one of x
 
 
 # --- pixels to numbers ------------------------------------------------------------------------------------------------

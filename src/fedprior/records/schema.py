@@ -114,6 +114,11 @@ class RunRecord:
         return int(self.config["run"]["seed"])
 
     @property
+    def is_tested(self) -> bool:
+        """Whether there were test samples; without any, a run has no test numbers and never will."""
+        return bool(self.config.get("tested", True))
+
+    @property
     def metrics(self) -> dict[str, MetricInfo]:
         """What was measured, by name."""
         return {info["name"]: MetricInfo(**info) for info in self.config["metrics"]}

@@ -141,7 +141,7 @@ def _check_complete(trial: Trial, run: RunFolder, at: int) -> None:
         usual: dict[tuple[str, str], int] = {}
         for (_, *kind), number in there.items():
             usual[kind[0], kind[1]] = max(number, usual.get((kind[0], kind[1]), 1))
-        for t in (t for t in range(1, at + 1) if trial.is_due(t)):
+        for t in (t for t in range(1, at + 1) if trial.has_rows(t)):
             lacks = any(trial.is_wanted(t, *kind) and there[t, *kind] < number for kind, number in usual.items())
             if lacks or not usual:
                 raise FedpriorError(f"{run.path / table} has lost rows of round {t}; start anew with --overwrite")

@@ -66,7 +66,8 @@ class Result:
         """A metric at the last evaluated round."""
         rows = [row for row in self.record.rows if row[1:4] == (model, data, average)]
         if not rows:
-            raise FedpriorError(f"{self.name} has no '{model}' model evaluated on '{data}' ({average})")
+            why = "" if self.record.is_tested or data == "validation" else ": nothing was tested"
+            raise FedpriorError(f"{self.name} has no '{model}' model evaluated on '{data}' ({average}){why}")
         if metric not in rows[-1].values:
             raise unknown("metric", metric, rows[-1].values)
         return rows[-1].values[metric]
@@ -130,7 +131,8 @@ class Results:
         """The table of one task, or, of several tasks, that of rows against tasks with their average."""
         from fedprior.report import layouts
 
-        summaries = self.summary()
+        if not (summaries := self.summary()):
+            raise FedpriorError(f"there is nothing to show: {self._why_nothing()}")
         if len(summaries) != 1:
             return self.task_table(round, metric)
         ((task, rows),) = summaries.items()
@@ -148,11 +150,15 @@ class Results:
 
         groups = self.groups()
         if not groups:
-            raise FedpriorError("there are no runs to draw")
+            raise FedpriorError(f"there is nothing to draw: {self._why_nothing()}")
         name = next(iter(groups)) if task is None else task
         if name not in groups:
             raise unknown("task", name, groups)
         return figures.learning_curves(name, groups[name], metric=metric, path=path)
+
+    def _why_nothing(self) -> str:
+        untested = any(not record.is_tested for record in self.records)
+        return "nothing was tested (no client has test samples)" if untested else "no run has been tested"
 
     def compare(self, **options: Any) -> Comparison:
         """The rows of one task compared client by client; see `analysis.compare.compare`."""

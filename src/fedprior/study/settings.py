@@ -19,6 +19,7 @@ import pydantic
 from fedprior import models
 from fedprior.data import partitions
 from fedprior.errors import FedpriorError, one_line, unknown
+from fedprior.study.data_file import check_data, with_file
 
 ALIASES = {"lambda": "lam"}  # a Python field cannot be called lambda
 RENAMED = {"chunk": "clients_per_vmap"}  # old keys, refused with the new name
@@ -31,10 +32,22 @@ class Strict(pydantic.BaseModel):
 
 
 class DataSettings(Strict):
-    """Which data, and how pixels become numbers (None: the source's own default)."""
+    """Which data: a source by name or a file of one's own, and how it becomes numbers (None: the default of either)."""
 
-    source: str
+    source: str | None = None
     normalize: str | None = None
+    file: str | None = None  # relative to the task file; once read, the whole path
+    label: str | None = None  # the names of columns of the file, this one and those below
+    client: str | None = None
+    split: str | None = None
+    features: list[str] | None = pydantic.Field(None, min_length=1)  # None: all columns that are named nowhere else
+    ignore: list[str] | None = None
+
+    @pydantic.model_serializer(mode="wrap")
+    def _plain(self, all_of_it: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What belongs to a source, or to a file."""
+        keep = ("source", "normalize") if self.file is None else ()
+        return {key: value for key, value in all_of_it(self).items() if key in keep or value is not None}
 
 
 class TaskSettings(Strict):
@@ -109,7 +122,7 @@ class TaskFile:
 
 def parse(content: Mapping[str, Any], what: str) -> TaskFile:
     """Validate what a task file says, down to the partition's and the model's own settings."""
-    given = {**content}
+    given = with_file(content, Path())
     method, why = given.pop("method", {}), given.pop("why", {})
     for name, table in (("method", method), ("why", why)):
         if not isinstance(table, dict):
@@ -125,6 +138,7 @@ def parse(content: Mapping[str, Any], what: str) -> TaskFile:
         protocol = Protocol.model_validate({k: v for k, v in given.items() if k in Protocol.model_fields})
     except pydantic.ValidationError as error:
         raise one_line(error, what, valid, PARTS) from None
+    check_data(task.data, task.partition, what)
     partitions.check_options(task.partition, f"task '{task.name}'")
     _check_model(task)
     shared = {ALIASES.get(key, key): value for key, value in method.items()}
@@ -174,7 +188,7 @@ def read_task(name: str) -> dict[str, Any]:
         text = (resources.files("fedprior.study.tasks") / f"{name}.toml").read_text(encoding="utf-8")
         return {"name": name, **tomllib.loads(text)}
     if name.endswith(".toml"):
-        return {"name": Path(name).stem, **read_toml(Path(name), "task")}
+        return with_file({"name": Path(name).stem, **read_toml(Path(name), "task")}, Path(name).parent)
     raise unknown("task", name, [*task_names(), "<a file ending in .toml>"])
 
 

@@ -149,7 +149,8 @@ class Study:
 
     def remarks(self) -> list[str]:
         """What is valid but may not be meant: settings that do nothing, rows that were left out."""
-        texts = [text for program in self.programs for text in remarks_on(program)]
+        data = [f"{task.name}: {text}" for task in self.tasks for text in task.remarks]
+        texts = data + [text for program in self.programs for text in remarks_on(program)]
         left = [f"{name} is left out: {why}" for name, why in self.left_out.items()]
         without = [f"{name} has no global model and runs without {keys}" for name, keys in self.without.items()]
         return list(dict.fromkeys([*left, *without, *texts]))

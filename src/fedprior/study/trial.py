@@ -76,6 +76,8 @@ class Trial:
             finite = all(np.isfinite(float(value)) for value in info.values())
             between = time.perf_counter()
             scores = self.evaluate(state, t) if finite and self.is_due(t) else None
+            if scores is not None and not scores:  # no loss would tell
+                finite = _is_finite(self.program.engine.placement.to_host(state))
             if not finite or not all(score.is_finite for score in (scores or {}).values()):
                 raise Diverged(self._diagnosis(t), t)
             yield Round(t, state, info, scores, between - begun, time.perf_counter() - between)
@@ -83,7 +85,7 @@ class Trial:
     # -- when what is evaluated ----------------------------------------------------------------------------------------
 
     def is_due(self, t: int) -> bool:
-        """Whether round t is evaluated."""
+        """Whether round t is looked at."""
         return t % self.program.protocol.eval_every == 0 or t == self.program.rounds
 
     def _pooled_due(self, t: int) -> bool:
@@ -97,17 +99,23 @@ class Trial:
             return t == self.program.rounds
         return self._pooled_due(t) if (model, data) == PERSONAL_POOLED else self.is_due(t)
 
+    def has_rows(self, t: int) -> bool:
+        """Whether round t leaves numbers in the records; where nothing is held out, none does."""
+        program = self.program
+        joining = program.newcomers_tested and t == program.rounds
+        return self.is_due(t) and (program.is_tested or program.validator is not None or joining)
+
     def evaluate(self, state: State, t: int) -> Scores:
         """All scores of round t."""
         program = self.program
         scores: Scores = {}
-        if not program.only_validation:
+        if program.is_tested:
             scores |= {(model, "own"): score for model, score in program.evaluator.own(state).items()}
             if self._pooled_due(t):
                 scores |= {(model, "pooled"): score for model, score in program.evaluator.pooled(state).items()}
         if program.validator is not None:
             scores |= {(model, "validation"): score for model, score in program.validator.own(state).items()}
-        if not program.only_validation and program.task.newcomers is not None and t == program.rounds:
+        if program.newcomers_tested and t == program.rounds:
             scores |= {(model, "own"): score for model, score in program.evaluator.newcomers(state).items()}
         return scores
 
@@ -145,7 +153,7 @@ class Trial:
         config = {
             "format": FORMAT,
             "run": {
-                "task": task.settings.model_dump(exclude={"about"}),
+                "task": task.settings.model_dump(exclude={"about": True, "data": {"file"}}),
                 "protocol": protocol,
                 "variant": {
                     "name": variant.name,
@@ -169,6 +177,10 @@ class Trial:
             "environment": environment(),
             "cost": program.recorded_cost,
         }
+        if task.settings.data.file is not None:  # it may be moved: what it holds is what counts
+            config["data_file"] = Path(task.settings.data.file).name
+        if not (program.is_tested or program.newcomers_tested or program.only_validation):
+            config["tested"] = False
         if any(metric.info.per_class for metric in program.evaluator.metrics.values()):
             config["class_names"] = [str(name) for name in task.federation.classes]
         return config
@@ -205,6 +217,12 @@ class Trial:
     def times(self, done: Round) -> Times:
         """The row of times.csv for one round."""
         return Times(done.number, round(done.train_seconds, 6), round(done.evaluation_seconds, 6))
+
+
+def _is_finite(state: State) -> bool:
+    """Whether all numbers that clients and server keep are finite."""
+    kept = jax.tree.leaves((state.clients, state.server))
+    return all(bool(jnp.isfinite(x).all()) for x in kept if jnp.issubdtype(x.dtype, jnp.floating))
 
 
 def _plain(value: Any) -> Any:

@@ -26,6 +26,7 @@ def table(
     from fedprior.analysis.series import ROUNDS
     from fedprior.report import layouts
     from fedprior.report.tables import FORMATS, render
+    from fedprior.report.untested import untested_runs
     from fedprior.study.results import Results
 
     if format not in FORMATS:
@@ -34,6 +35,8 @@ def table(
         raise unknown("round", at, ROUNDS)
     results = Results.read(*folders)
     summaries = results.summary(warn)
+    if not summaries and (untested := untested_runs(results.records)):
+        raise FedpriorError(f"nothing to show: {'; '.join(runs.text for runs in untested.values())}")
     if not summaries:
         raise FedpriorError(f"nothing to show: no run at or below {', '.join(map(str, folders))} has been tested")
     if tasks:

@@ -51,9 +51,10 @@ def read_features(path: Path | str, columns: Sequence[str], keep: Sequence[str] 
 def _read_npz(path: Path, wanted: Columns) -> Table:
     """Arrays by their names: the samples are one array [n, ...], or several of one number for each sample."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise FedpriorError(f"{path.name} holds a single array; save named arrays with numpy.savez")
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise FedpriorError(f"{path.name} holds a single array; save named arrays with numpy.savez")
+        with file:
             names = list(file.files)
             features, kept = wanted.choose(names, path.name)
             arrays = {name: file[name] for name in (*features, *kept)}

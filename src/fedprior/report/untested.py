@@ -22,13 +22,13 @@ class Untested:
 
     @property
     def text(self) -> str:
-        """What there is to say, in a line or two."""
+        """What there is to say."""
         said = f"{self.task}: nothing was tested, since no client has test samples; trained: {', '.join(self.variants)}"
         if not self.validation:
             return said
         about = f"{metric_words(self.metric)}{in_unit(self.metric)} of the personal models on validation samples, last round"
         numbers = (f"{name} {format_number(number, self.metric)}" for name, number in self.validation.items())
-        return f"{said}\n{about}: {', '.join(numbers)}"
+        return f"{said}; {about}: {', '.join(numbers)}"
 
 
 def untested_runs(records: Iterable[RunRecord], metric: str = "accuracy") -> dict[str, Untested]:

@@ -26,7 +26,7 @@ def with_file(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if not isinstance(data, Mapping) or not isinstance(data.get("file"), str) or not data["file"]:
         return dict(content)
     path = folder.expanduser() / Path(data["file"]).expanduser()
-    whole: dict[str, Any] = {**content, "data": {**data, "file": str(path.absolute())}}
+    whole: dict[str, Any] = {"partition": {}, **content, "data": {**data, "file": str(path.absolute())}}
     partition = content.get("partition", {})
     if (
         data.get("client") is not None
@@ -45,7 +45,7 @@ def check_data(data: DataSettings, partition: Mapping[str, Any], what: str) -> N
             raise FedpriorError(f"{what}: 'data.source' is missing; name a source, or a file of your own as data.file")
         given = [f"data.{key}" for key in OF_A_FILE if getattr(data, key) is not None]
         if given:
-            raise FedpriorError(f"{what}: {', '.join(given)} belongs to a file, and data.file names none")
+            raise FedpriorError(f"{what}: {', '.join(given)}: columns of a file, and data.file names none")
         return
     if data.source is not None:
         raise FedpriorError(f"{what}: data.source and data.file both say which data; choose one of them")

@@ -131,8 +131,7 @@ class Results:
         """The table of one task, or, of several tasks, that of rows against tasks with their average."""
         from fedprior.report import layouts
 
-        if not (summaries := self.summary()):
-            raise FedpriorError(f"there is nothing to show: {self._why_nothing()}")
+        summaries = self.summary()
         if len(summaries) != 1:
             return self.task_table(round, metric)
         ((task, rows),) = summaries.items()
@@ -142,7 +141,9 @@ class Results:
         """Rows against tasks, with the average and the standard deviation over tasks."""
         from fedprior.report import layouts
 
-        return layouts.task_table(summary.over_tasks(self.summary(), choice=round, metric=metric))
+        if not (summaries := self.summary()):
+            raise FedpriorError(f"there is nothing to show: {self._why_nothing()}")
+        return layouts.task_table(summary.over_tasks(summaries, choice=round, metric=metric))
 
     def curves(self, metric: str = "accuracy", task: str | None = None, path: Path | None = None) -> Figure | None:
         """The learning curves of a task (the first, if none is named), drawn or saved."""

@@ -64,8 +64,8 @@ def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
 
 def test_numbers_that_left_the_finite_are_noticed_without_a_test() -> None:
     """No loss is looked at, and Local reports none."""
-    with pytest.raises(fp.FedpriorError, match=r"local R=2 alpha=1e\+30 diverged in round"):
-        fp.run(task(rounds=30), "local:R=2,alpha=1e30")
+    results = fp.Study(task(rounds=30), ["local:R=2,alpha=1e30"], local=False).run()
+    assert [text[:36] for text in results.diverged] == ["local R=2 alpha=1e+30 diverged in ro"]
 
 
 def test_validation_samples_are_still_looked_at(tmp_path: Path) -> None:
@@ -119,3 +119,13 @@ def test_newcomers_are_tested_where_they_have_test_samples() -> None:
     assert {(row.model, row.data, row.round) for row in result.record.rows} == {
         (model, "own", 3) for model in ("newcomer", "newcomer-global")
     }
+
+
+def test_scaling_is_learnt_from_the_clients_that_train() -> None:
+    """And not from newcomers, who come later."""
+    opened = task(new_clients=0.2, validation=0.2, test_fraction=0.25, normalize="standard")
+    train = np.asarray(opened.federation.train.x)
+    assert train.mean(0) == pytest.approx([0, 0, 0], abs=1e-6)
+    assert train.std(0) == pytest.approx([1, 1, 1], abs=1e-6)
+    assert opened.newcomers is not None
+    assert opened.newcomers.preparation is opened.federation.preparation

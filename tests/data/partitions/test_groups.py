@@ -73,5 +73,6 @@ def test_nothing_is_tested_where_that_is_asked_for() -> None:
 def test_the_data_s_own_split_may_leave_a_client_untested() -> None:
     is_test = (np.arange(240) % 5 == 0) & (SIX != 2)
     assert [len(test) > 0 for test in natural(SIX, SIX, is_test=is_test).test] == [True, True, False, True, True, True]
-    with pytest.raises(FedpriorError, match="client 1 has no test sample"):  # a fraction is for all clients
+    assert not natural(SIX, SIX, test_fraction=0.1).may_lack_test  # a fraction is for all clients
+    with pytest.raises(FedpriorError, match="client 1 has no test sample"):
         natural(np.zeros(5, int), np.array([0, 0, 1, 2, 2]))

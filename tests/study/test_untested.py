@@ -85,10 +85,10 @@ def test_validation_samples_are_still_looked_at(tmp_path: Path) -> None:
     results = fp.Results.read(tmp_path)
     for call in (results.table, results.curves, results.task_table):
         with pytest.raises(
-            fp.FedpriorError, match=r"there is nothing to .*: nothing was tested \(no client has test samples\)"
+            fp.FedpriorError, match=r"there are no runs to .*: nothing was tested \(no client has test samples\)"
         ):
             call()
-    with pytest.raises(fp.FedpriorError, match="nothing to compare: no run has been tested"):
+    with pytest.raises(fp.FedpriorError, match="nothing to compare: no run has been evaluated"):
         results.compare()
     assert results._repr_html_() == "<p>no runs</p>"
 

@@ -179,7 +179,7 @@ def _one_task(by_task: Mapping[str, Mapping[str, Seeds]]) -> tuple[str, Mapping[
             f"runs of several tasks ({', '.join(by_task)}) have no clients in common; give one's folder"
         )
     if not by_task:
-        raise FedpriorError("nothing to compare: no run has been tested")
+        raise FedpriorError("nothing to compare: no run has been evaluated")
     ((task, by_variant),) = by_task.items()
     if len(by_variant) == 1:
         raise FedpriorError(

@@ -38,7 +38,7 @@ def table(
     if not summaries and (untested := untested_runs(results.records)):
         raise FedpriorError(f"nothing to show: {'; '.join(runs.text for runs in untested.values())}")
     if not summaries:
-        raise FedpriorError(f"nothing to show: no run at or below {', '.join(map(str, folders))} has been tested")
+        raise FedpriorError(f"nothing to show: no run at or below {', '.join(map(str, folders))} has been evaluated")
     if tasks:
         shown = [results.task_table(at, metric)]
     else:

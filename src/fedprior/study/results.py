@@ -142,7 +142,7 @@ class Results:
         from fedprior.report import layouts
 
         if not (summaries := self.summary()):
-            raise FedpriorError(f"there is nothing to show: {self._why_nothing()}")
+            raise FedpriorError(f"there are no runs to show{self._why_none()}")
         return layouts.task_table(summary.over_tasks(summaries, choice=round, metric=metric))
 
     def curves(self, metric: str = "accuracy", task: str | None = None, path: Path | None = None) -> Figure | None:
@@ -151,15 +151,15 @@ class Results:
 
         groups = self.groups()
         if not groups:
-            raise FedpriorError(f"there is nothing to draw: {self._why_nothing()}")
+            raise FedpriorError(f"there are no runs to draw{self._why_none()}")
         name = next(iter(groups)) if task is None else task
         if name not in groups:
             raise unknown("task", name, groups)
         return figures.learning_curves(name, groups[name], metric=metric, path=path)
 
-    def _why_nothing(self) -> str:
+    def _why_none(self) -> str:
         untested = any(not record.is_tested for record in self.records)
-        return "nothing was tested (no client has test samples)" if untested else "no run has been tested"
+        return ": nothing was tested (no client has test samples)" if untested else ""
 
     def compare(self, **options: Any) -> Comparison:
         """The rows of one task compared client by client; see `analysis.compare.compare`."""

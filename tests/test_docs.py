@@ -69,11 +69,18 @@ def test_python_blocks_run(code: str, tmp_path: Path, monkeypatch: pytest.Monkey
     runpy.run_path(str(tmp_path / "page.py"))
 
 
+# The table that pages speak of.
+HOSPITALS = "\n".join(
+    ["patient_id,hospital,age,bp,diagnosis", *(f"p{k},{'AB'[k % 2]},{40 + k},{120 - k},{k % 3}" for k in range(24))]
+)
+
+
 @pytest.mark.parametrize("code", parameters("toml"))
 def test_toml_blocks_are_valid(code: str, tmp_path: Path) -> None:
     """A study's block has variants; any other block is a task."""
     path = tmp_path / "mine.toml"
     path.write_text(code)
+    (tmp_path / "hospitals.csv").write_text(HOSPITALS)
     study = read_study(path) if "variants" in tomllib.loads(code) else Study(str(path), ["mh"])
     assert study.programs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -39,13 +40,17 @@ def hospitals() -> fp.Task:
     return fp.task_from_arrays(x, labels, WHO[who], build, test_fraction=0.4, validation=0.2, **options)
 
 
-METHODS = ["mh:R=2,K=2", "fedem:M=3,R=2", "perfedavg:R=2", "fedavg:R=2,fine_tune=1", "local:R=2"]
+MH, FEDEM = "mh:R=1,K=2", "fedem:M=3,R=1"
 
 
-@pytest.fixture(scope="module")
-def results() -> dict[str, fp.Result]:
-    task = hospitals()
-    return {method: fp.run(task, method)[0] for method in METHODS}
+@functools.cache
+def trained(method: str) -> fp.Result:
+    return fp.run(the_task(), method)[0]
+
+
+@functools.cache
+def the_task() -> fp.Task:
+    return hospitals()
 
 
 def test_samples(federation: Federation, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -88,9 +93,18 @@ def as_evaluated(result: fp.Result, client: str) -> np.ndarray:
     return np.asarray(evaluate(sent, state.clients, whose.train, whose.test))[: whose.test.size[int(k)]]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_saved_model_says_what_the_evaluator_says(results: dict[str, fp.Result], method: str, tmp_path: Path) -> None:
-    result = results[method]
+@pytest.mark.parametrize(
+    "method",
+    [
+        FEDEM,
+        *(
+            pytest.param(m, marks=pytest.mark.slow)
+            for m in (MH, "perfedavg:R=2", "fedavg:R=2,fine_tune=1", "local:R=1")
+        ),
+    ],
+)
+def test_a_saved_model_says_what_the_evaluator_says(method: str, tmp_path: Path) -> None:
+    result = trained(method)
     task = result.trial.program.task
     assert task.newcomers is not None
     for federation, model in ((task.federation, "personal"), (task.newcomers, "newcomer")):
@@ -110,8 +124,8 @@ def test_a_saved_model_says_what_the_evaluator_says(results: dict[str, fp.Result
     assert len(loaded.weights) == (3 if "fedem" in method else 1)
 
 
-def test_the_global_model_is_saved_where_there_is_one(results: dict[str, fp.Result], tmp_path: Path) -> None:
-    result = results["mh:R=2,K=2"]
+def test_the_global_model_is_saved_where_there_is_one(tmp_path: Path) -> None:
+    result = trained(MH)
     loaded = fp.load(result.save(tmp_path / "model"), model=build)
     assert loaded.client is None
     assert eqx.tree_equal(loaded.models[0], result.global_model())
@@ -122,8 +136,10 @@ def test_the_global_model_is_saved_where_there_is_one(results: dict[str, fp.Resu
     assert (loaded.about["test_samples"], loaded.about["of"]) == (total, "global")
     assert 100 * right / total == pytest.approx(result.accuracy("global", "own"), abs=1e-9)
     assert loaded.about["test_accuracy"] == result.accuracy("global", "own")
-    with pytest.raises(fp.FedpriorError, match="local R=2 has no global model; name the client whose model is meant"):
-        results["local:R=2"].save(tmp_path / "none")
+    with pytest.raises(
+        fp.FedpriorError, match="fedem M=3 R=1 has no global model; name the client whose model is meant"
+    ):
+        trained(FEDEM).save(tmp_path / "none")
     with pytest.raises(fp.FedpriorError, match=r"client 'nobody' does not exist; valid: 'St. C', "):
         result.save(tmp_path / "none", client="nobody")
     with pytest.raises(fp.FedpriorError, match=r"unknown round 'best'.*valid: best-on-validation, last"):
@@ -139,9 +155,9 @@ assert "fedprior.study" not in sys.modules
 """
 
 
-def test_another_process_says_the_same(results: dict[str, fp.Result], tmp_path: Path) -> None:
+def test_another_process_says_the_same(tmp_path: Path) -> None:
     """It has neither the training data nor as many devices."""
-    result = results["fedem:M=3,R=2"]
+    result = trained(FEDEM)
     x, labels = test_samples(result.trial.program.task.federation, 0)
     result.save(tmp_path / "model", client="St. C")
     np.save(tmp_path / "x.npy", x)

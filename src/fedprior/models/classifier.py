@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -50,6 +52,22 @@ def check_model(model: object) -> None:
         )
 
 
+def _built(build: ModelBuilder) -> eqx.Module:
+    key = jax.random.key(0)
+    try:
+        with contextlib.suppress(ValueError):  # what is not written in Python may have no signature
+            inspect.signature(build).bind(key)
+    except TypeError as error:
+        raise FedpriorError(
+            f"what builds the model must be a function of a key, and this one is not: {error}"
+        ) from error
+    built: object = build(key)
+    if not isinstance(built, eqx.Module):
+        kind = f"{type(built).__module__}.{type(built).__name__}"
+        raise FedpriorError(f"the model that is built is a {kind}; it must be an Equinox module")
+    return built
+
+
 class Classifier(Problem):
     """Softmax classification with any Equinox model.
 
@@ -70,7 +88,7 @@ class Classifier(Problem):
     def __init__(self, model: ModelBuilder | eqx.Module, n_classes: int):
         given = isinstance(model, eqx.Module)
         check_model(model)
-        built = cast(eqx.Module, model) if given else cast(ModelBuilder, model)(jax.random.key(0))
+        built = cast(eqx.Module, model) if given else _built(cast(ModelBuilder, model))
         params, self.rest = eqx.partition(built, _trainable(built))
         self.start = Vector(params) if given else None
         self.build = None if given else cast(ModelBuilder, model)

@@ -133,8 +133,14 @@ def test_a_crashed_cell_loses_no_other(
     folder = tmp_path / "digits-mclr" / "local" / "1"
     assert results.diverged == [f"local: {message} (seed 1; records kept in {folder})"]
     assert [(record.variant, record.seed) for record in results.records] == [("local", 0), ("fedavg", 0), ("fedavg", 1)]
-    again = study().run(tmp_path, executor=Inside(), resume=True, checkpoint_seconds=0)
+    new: list[tuple[str, int]] = []
+
+    def note(cell: Cell, progress: Progress | None) -> None:
+        new.extend([(cell.variant, cell.seed)] * bool(progress and progress.rows))
+
+    again = study().run(tmp_path, executor=Inside(), resume=True, checkpoint_seconds=0, watch=note)
     assert (len(again), again.diverged) == (4, [])
+    assert new == [("local", 1)]  # the others were done
     assert kept(tmp_path) == kept(alone[0])
 
 

@@ -31,15 +31,19 @@ def test_results_hold_what_was_evaluated(results: list[fp.Result]) -> None:
     rows = first.record.rows
     assert sorted({row.round for row in rows}) == [3, 4]  # every third round, and the last
     assert {row.round for row in rows if row[1:3] == ("personal", "pooled")} == {4}
-    assert sorted(first.scores) == sorted(
-        [(t, model, "own") for t in (3, 4) for model in ("personal", "global")] + [(4, "personal", "pooled")]
+    assert {row[:3] for row in first.record.clients} == {
+        *((t, model, "own") for t in (3, 4) for model in ("personal", "global")),
+        (4, "personal", "pooled"),
+    }
+    own = [row for row in first.record.clients if row[:3] == (4, "personal", "own")]
+    count, accuracy, nll = (
+        np.array([row.samples for row in own]),
+        *(np.array([row.values[name] for row in own]) for name in ("accuracy", "nll")),
     )
-    score = first.scores[4, "personal", "own"]
-    correct, nll = score.sums["accuracy"], score.sums["nll"]
-    assert first.accuracy() == pytest.approx(100 * correct.sum() / score.count.sum())
-    assert first.accuracy("personal", "own", "mean") == pytest.approx(np.mean(100 * correct / score.count))
+    assert first.accuracy() == pytest.approx(np.average(accuracy, weights=count))
+    assert first.accuracy("personal", "own", "mean") == pytest.approx(np.mean(accuracy))
     assert first.accuracy("global", "pooled") == pytest.approx(first.accuracy("global", "own", "weighted"))
-    assert first.value("nll") == pytest.approx(nll.sum() / score.count.sum())
+    assert first.value("nll") == pytest.approx(np.average(nll, weights=count))
     assert rows != second.record.rows
     assert repr(first).endswith("seed 0: finished, round 4)")
     with pytest.raises(fp.FedpriorError, match="has no 'global' model evaluated on 'validation'"):
@@ -56,7 +60,7 @@ def test_every_metric_is_recorded_for_all_and_for_each(results: list[fp.Result])
     assert all(set(row.values) == names for row in record.clients)
     own = [row for row in record.clients if row[:3] == (4, "personal", "own")]
     assert [row.client for row in own] == [0, 1, 2, 3, 4]
-    assert [row.samples for row in own] == results[0].scores[4, "personal", "own"].count.tolist()
+    assert [row.samples for row in own] == small_task(**SETTINGS).federation.test.size.tolist()
     means = next(row.values for row in record.rows if row[:4] == (4, "personal", "own", "mean"))
     for name in names:
         assert means[name] == pytest.approx(np.mean([row.values[name] for row in own]))
@@ -71,7 +75,8 @@ def test_the_models_are_those_that_were_scored(results: list[fp.Result]) -> None
         assert weights.tolist() == [1.0]
         for name, model in (("personal", models[0]), ("global", result.global_model())):
             hits = int(np.sum(np.argmax(np.asarray(jax.vmap(model)(x)), 1) == y))
-            assert hits == result.scores[4, name, "own"].sums["accuracy"][client]
+            (row,) = [row for row in result.record.clients if row[:4] == (4, name, "own", client)]
+            assert 100 * hits / len(y) == row.values["accuracy"]
     with pytest.raises(fp.FedpriorError, match="client 5 does not exist; valid: 0, 1, 2, 3, 4"):
         result.personal_model(5)
 

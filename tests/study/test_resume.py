@@ -113,6 +113,7 @@ def test_stopping_after_every_round_changes_nothing(tmp_path: Path, once: dict[s
     assert result.finished
     assert kept(tmp_path) == once
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == [
+        "best-00000002.safetensors",  # on validation
         "round-00000005.safetensors",
         "round-00000006.safetensors",
     ]
@@ -259,7 +260,10 @@ def test_other_settings_are_refused_untouched(tmp_path: Path) -> None:
 def test_overwriting_leaves_nothing_of_the_old_run(tmp_path: Path, once: dict[str, bytes]) -> None:
     run(tmp_path, rounds=6, eval_every=4)
     result = run(tmp_path, overwrite=True, **stop_after(1))
-    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["round-00000001.safetensors"]
+    assert {p.name for p in (tmp_path / "checkpoints").iterdir()} == {
+        "best-00000001.safetensors",
+        "round-00000001.safetensors",
+    }
     assert {row.round for row in result.record.rows} == {1}
     run(tmp_path, resume=True)
     assert kept(tmp_path) == once

@@ -55,6 +55,8 @@ def test_a_watcher_sees_every_round() -> None:
     assert [(p.round, p.rounds) for p in seen] == [(t, 6) for t in range(7)]
     assert [p.accuracy is None for p in seen] == [True, True, True, True, False, False, False]
     assert seen[-1].accuracy == result.accuracy()
+    assert [len(p.rows) > 0 for p in seen] == [False, False, False, False, True, False, True]
+    assert [row for p in seen for row in p.rows] == list(result.record.rows)
     assert seen[-1].seconds > seen[1].seconds > seen[0].seconds == 0
     assert result.global_model() is None
     again = run(None, 3, LOCAL, eval_every=4, should_stop=lambda: True)

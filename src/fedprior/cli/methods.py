@@ -42,7 +42,7 @@ def _show(name: str) -> None:
 def _list() -> None:
     from dataclasses import asdict
 
-    from fedprior.data.view import SAMPLES_PER_STEP
+    from fedprior.core.batch import SAMPLES_PER_STEP
     from fedprior.engine.cost import SAMPLES, measure
     from fedprior.methods import METHODS, make
     from fedprior.report.listings import methods_table

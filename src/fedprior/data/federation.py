@@ -43,9 +43,7 @@ class Federation:
     names: tuple[int | str, ...] | None = None  # [N] what their owners call them; None: by their numbers
     class_names: tuple[int | str, ...] | None = None  # [C] what the labels are called; None: 0, 1, ...
     split: str = ""  # fingerprint of who holds which sample for training, validation or test
-    preparation: Preparation = field(
-        default_factory=Preparation
-    )  # how a sample as its owner has it becomes one of these
+    preparation: Preparation = field(default_factory=Preparation)  # how a sample as its owner has it becomes one of x
     _placed: dict[Any, Samples] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

@@ -85,6 +85,7 @@ class MemoryRun:
     round: int = 0
     rows: list[Row] = field(default_factory=list)
     clients: list[ClientRow] = field(default_factory=list)
+    best: dict[int, Any] = field(default_factory=dict)  # the state that is best on validation, by its round
 
     def begin(self, config: dict[str, Any]) -> None:
         """Start anew."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedprior.engine.round import State
 from fedprior.errors import FedpriorError
+from fedprior.records import best
 from fedprior.records.lock import hold
 from fedprior.records.runs import MemoryRun, Run, RunFolder, column_names
 from fedprior.records.schema import Row, Status
@@ -19,19 +20,35 @@ CHECKPOINT_SECONDS = 30.0
 
 
 class Recorder:
-    """Watches the rounds of a trial and records them; a state is kept now and then, and at the end."""
+    """Watches the rounds of a trial and records them; a state is kept now and then, and at the end.
 
-    def __init__(self, trial: Trial, run: Run, checkpoint_seconds: float = CHECKPOINT_SECONDS):
+    With validation samples, so is the state of the best round: it is written with the next of those states, since a run that
+    is killed before goes back behind it and meets it again.
+    """
+
+    def __init__(
+        self, trial: Trial, run: Run, checkpoint_seconds: float = CHECKPOINT_SECONDS, before: Sequence[Row] = ()
+    ):
         self.trial, self.run, self.checkpoint_seconds = trial, run, checkpoint_seconds
         self._saved = time.monotonic()
+        self._on_validation = best.on_validation(before)
+        self._best: tuple[best.Arrays, int] | None = None  # not written yet
 
     def watch(self, done: Round, keep: bool) -> list[Row]:
         """Record a round; ``keep``: whether its state must be kept now. Returns the averages over clients."""
         t, scores = done.number, done.scores or {}
         rows = self.trial.rows(t, scores)
         self.run.append(rows, self.trial.client_rows(t, scores), self.trial.times(done))
+        self._on_validation |= best.on_validation(rows)
+        to_host = self.trial.program.engine.placement.to_host
+        if t == best.first_best(self._on_validation):
+            self._best = best.copied(to_host(done.state)), t
         if keep or time.monotonic() - self._saved >= self.checkpoint_seconds:
-            self.run.save(self.trial.program.engine.placement.to_host(done.state), t)
+            if self._best is not None:
+                best.keep(self.run, *self._best)
+                self._best = None
+            self.run.save(to_host(done.state), t)
+            best.drop_others(self.run, self._on_validation)
             self._saved = time.monotonic()
         return rows
 
@@ -74,17 +91,17 @@ def _run(
     else:
         run.begin(trial.config())
     result = Result(trial, state, run, warnings=warnings)
-    accuracy = last_accuracy(run.record().rows) if isinstance(run, RunFolder) else None
+    before = run.record().rows
+    accuracy = last_accuracy(before)
     watch(Progress(int(state.round), rounds, accuracy, 0.0))
-    recorder, trained = Recorder(trial, run, checkpoint_seconds), 0.0
+    recorder, trained = Recorder(trial, run, checkpoint_seconds, before), 0.0
     try:
         for done in trial.rounds(state):
             stopping = done.number < rounds and should_stop()
             rows = recorder.watch(done, keep=stopping or done.number == rounds)
             result.state = done.state
-            result.scores |= {(done.number, *where): score for where, score in (done.scores or {}).items()}
             trained, accuracy = trained + done.train_seconds, last_accuracy(rows, accuracy)
-            watch(Progress(done.number, rounds, accuracy, trained))
+            watch(Progress(done.number, rounds, accuracy, trained, tuple(rows)))
             if stopping:
                 break
     except Diverged as error:
@@ -128,6 +145,7 @@ def resume_run(trial: Trial, run: RunFolder, start: State) -> tuple[State, list[
     # Rows that a run of this length would not have go: a shorter one's last round may be no evaluation of this one.
     run.rewind(at, column_names(config), trial.is_wanted)
     _check_complete(trial, run, at)
+    best.drop_others(run, best.on_validation(run.rows("metrics.csv")))
     run.update(config)
     if at < rounds:
         run.set_status(Status.RUNNING, at)

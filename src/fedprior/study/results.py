@@ -12,6 +12,7 @@ from fedprior.analysis import grouping, summary
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import Run
 from fedprior.records.schema import RunRecord, Status
+from fedprior.study import models_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from fedprior.analysis.compare import Comparison
     from fedprior.engine.round import State
-    from fedprior.engine.score import Score
+    from fedprior.models.saved import Predictor
     from fedprior.report.tables import Table
     from fedprior.study.trial import Trial
 
@@ -32,12 +33,11 @@ def _silent(text: str) -> None:
 
 @dataclass
 class Result:
-    """One run: its numbers, every client's own values, and the models."""
+    """One run: its numbers, every client's own values (``record.clients``), and the models."""
 
     trial: Trial
     state: State
     run: Run
-    scores: dict[tuple[int, str, str], Score] = field(default_factory=dict)  # (round, model, data) -> per client
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -76,30 +76,32 @@ class Result:
         """Test accuracy in percent at the last evaluated round."""
         return self.value("accuracy", model, data, average)
 
-    def global_model(self) -> Any:
+    def global_model(self, round: str = "last") -> Any:
         """The global model as an Equinox module, or None where the method has none."""
-        import jax
+        mixture = models_of.global_mixture(self, self._state(round))
+        return None if mixture is None else models_of.modules(self, mixture)[0]
 
-        engine = self.trial.program.engine
-        w = engine.algorithm_at(self.state.values).global_model(jax.device_get(self.state.server))
-        return None if w is None else self.trial.program.task.problem.model(w)
+    def personal_model(self, client: int | str, round: str = "last") -> tuple[np.ndarray, list[Any]]:
+        """One client's personal model as mixture weights [M] and M Equinox modules (M = 1 for most methods).
 
-    def personal_model(self, client: int | str) -> tuple[np.ndarray, list[Any]]:
-        """One client's personal model as mixture weights [M] and M Equinox modules (M = 1 for most methods)."""
+        A client that was held out of training has the model with which it was scored: it joins the trained federation.
+        ``round``: "last", or "best-on-validation".
+        """
         import numpy as np
 
-        from fedprior.core.vectors import row
+        mixture = models_of.personal_mixture(self, self._state(round), client)
+        return np.asarray(mixture[0]), models_of.modules(self, mixture)
 
-        program = self.trial.program
-        ids, newcomers = program.task.federation.ids, program.task.newcomers
-        if newcomers is not None and client in newcomers.ids:
-            raise FedpriorError(f"client {client!r} was held out of training and has no lasting model")
-        if client not in ids:
-            listed = ", ".join(map(repr, ids[:10])) + (f", ... ({len(ids)} in all)" if len(ids) > 10 else "")
-            raise FedpriorError(f"client {client!r} does not exist; valid: {listed}")
-        weights, models = program.evaluator.personal_model(self.state, ids.index(client))
-        problem = program.task.problem
-        return np.asarray(weights), [problem.model(row(models, m)) for m in range(len(weights))]
+    def predictor(self, client: int | str | None = None, round: str = "last") -> Predictor:
+        """One client's personal model, or without a client the global model, ready to predict and to be saved."""
+        return models_of.predictor(self, self._state(round), client, round)
+
+    def save(self, path: Path | str, client: int | str | None = None, round: str = "last") -> Path:
+        """Save one client's personal model, or without a client the global model, for `fedprior.load`."""
+        return self.predictor(client, round).save(path)
+
+    def _state(self, round: str) -> State:
+        return models_of.state_of(self, round)
 
     def __repr__(self) -> str:
         return f"Result({self.name!r}, seed {self.seed}: {self.record.status.value}, round {self.record.round})"

@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pydantic
 
 from fedprior import models
@@ -122,7 +123,7 @@ class TaskFile:
 
 def parse(content: Mapping[str, Any], what: str) -> TaskFile:
     """Validate what a task file says, down to the partition's and the model's own settings."""
-    given = with_file(content, Path())
+    given = with_file(native(content), Path())
     method, why = given.pop("method", {}), given.pop("why", {})
     for name, table in (("method", method), ("why", why)):
         if not isinstance(table, dict):
@@ -164,7 +165,7 @@ def change_protocol(protocol: Protocol, changes: Mapping[str, Any], what: str) -
         return protocol
     content = protocol.model_dump(exclude_unset=True)
     for key, value in changes.items():
-        content = assign(content, key, value)
+        content = assign(content, key, native(value))
     if "rounds" in changes and content.get("budget") is not None:
         raise FedpriorError(f"{what}: rounds and budget both say how long to run; choose one of them")
     try:
@@ -227,6 +228,19 @@ def current_key(key: str) -> str:
     if key in RENAMED:
         raise FedpriorError(f"'{key}' is now called '{RENAMED[key]}'")
     return ALIASES.get(key, key)
+
+
+def native(value: Any) -> Any:
+    """A setting as Python has it: NumPy's numbers become Python's own, in lists and tables too.
+
+    >>> native({"lam": np.float32(5), "seeds": [np.int64(2)]})
+    {'lam': 5.0, 'seeds': [2]}
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {key: native(inner) for key, inner in value.items()}
+    return [native(inner) for inner in value] if isinstance(value, list) else value
 
 
 def format_value(value: Any) -> str:

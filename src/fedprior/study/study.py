@@ -15,12 +15,12 @@ from fedprior import methods
 from fedprior.core.method import Method
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import RunFolder
-from fedprior.study.cells import Cell, Plan, job_of, planned
+from fedprior.study.cells import Cell, Plan, chosen_seeds, job_of, planned
 from fedprior.study.program import Program, has_global_model, method_for
 from fedprior.study.recorder import CHECKPOINT_SECONDS, check_vacant, run_trial
 from fedprior.study.remarks import remarks_on
 from fedprior.study.results import Result, Results, Warn
-from fedprior.study.settings import TaskSettings, current_key, is_task_key, settable
+from fedprior.study.settings import TaskSettings, current_key, is_task_key, native, settable
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name
 from fedprior.study.trial import Diverged, Progress, Trial
@@ -57,15 +57,13 @@ class Study:
         optional: Iterable[str] = (),
         **settings: Any,
     ):
-        self.seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise FedpriorError(f"seeds = {seeds!r}; give a number of at least 1, or different seeds")
+        self.seeds = chosen_seeds(seeds)
         rows, self.optional = _rows(variants), set(optional)
         if local and not any(row.method_name == "local" for row in rows):
             rows = [Variant.of("local"), *rows]
             self.optional.add("local")
         self.variants = check_names(rows)
-        self.settings = {current_key(key): value for key, value in settings.items()}
+        self.settings = {current_key(key): native(value) for key, value in settings.items()}
         self._given: list[Task | str] = [task] if isinstance(task, Task | str) else list(task)
         self.left_out: dict[str, str] = {}  # optional rows, and why
         self.without: dict[str, str] = {}  # optional rows and the wrappers that do not fit them
@@ -272,14 +270,16 @@ def run(
     out: Path | str | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    watch: Watch = _silent,
     **settings: Any,
 ) -> list[Result]:
     """Run one method with several seeds: a registered name (with the task's settings), a variant or a Method.
 
-    ``out``: keep records in ``out/<task>/<row>/<seed>``. A run that diverges is an error.
+    ``out``: keep records in ``out/<task>/<row>/<seed>``. ``watch(cell, progress)`` is called after each round, and
+    ``progress.rows`` are what its evaluation gave. A run that diverges is an error.
     """
     study = Study(task, [method], seeds=seeds, local=False, **settings)
-    results = study.run(out, resume=resume, overwrite=overwrite)
+    results = study.run(out, resume=resume, overwrite=overwrite, watch=watch)
     if results.diverged:
         raise Diverged(results.diverged[0], 0)
     return results.runs

@@ -26,6 +26,7 @@ from fedprior.study.settings import (
     change_protocol,
     current_key,
     is_task_key,
+    native,
     parse,
     read,
     settable,
@@ -69,7 +70,7 @@ def task(name: str | Mapping[str, Any], /, **settings: Any) -> Task:
     >>> task("digits-mclr", rounds=5, lam=5.0)
     Task('digits-mclr': 20 clients, 10 classes)
     """
-    settings = {current_key(key): value for key, value in settings.items()}
+    settings = {current_key(key): native(value) for key, value in settings.items()}
     own = {key: value for key, value in settings.items() if is_task_key(key)}
     shared = {key: value for key, value in settings.items() if key not in own}
     known = methods.all_keys()

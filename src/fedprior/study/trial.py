@@ -256,6 +256,7 @@ class Progress(NamedTuple):
     rounds: int
     accuracy: float | None  # percent, of the personal models (weighted, own test), at the last evaluation
     seconds: float  # of training in this call
+    rows: tuple[Row, ...] = ()  # what evaluations gave since the last call; empty where there was none
 
 
 Watch = Callable[[Progress], None]

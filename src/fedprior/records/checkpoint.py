@@ -84,6 +84,8 @@ def write(path: Path, tree: Any) -> None:
 
 def read(path: Path) -> dict[str, np.ndarray] | None:
     """The arrays of a checkpoint file of any format by their current names; None where it is not what was written."""
+    if not path.is_file():  # a pipe would wait
+        return None
     try:
         with safetensors.safe_open(path, "np") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no mapping)

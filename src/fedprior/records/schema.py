@@ -97,6 +97,7 @@ class RunRecord:
     rows: tuple[Row, ...]
     clients: Sequence[ClientRow]  # read when they are first looked at
     where: str = "memory"  # the folder
+    times: tuple[Times, ...] = ()
 
     @property
     def task(self) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedprior.engine.round import State
 from fedprior.errors import FedpriorError
 from fedprior.records.lock import hold
-from fedprior.records.runs import MemoryRun, Run, RunFolder, column_names
+from fedprior.records.reading import check_resumable, column_names
+from fedprior.records.runs import MemoryRun, Run, RunFolder
 from fedprior.records.schema import Row, Status
 from fedprior.study.results import Result
 from fedprior.study.trial import Diverged, Progress, Round, Trial, Watch
@@ -54,6 +54,7 @@ def run_trial(
     if folder is None:
         return _run(trial, MemoryRun(), resume, watch, should_stop, checkpoint_seconds)
     run = RunFolder(folder)
+    run.check_plain()
     with hold(folder):
         if run.exists:
             check_vacant(run, resume, overwrite)
@@ -117,31 +118,20 @@ def resume_run(trial: Trial, run: RunFolder, start: State) -> tuple[State, list[
     host, damaged = run.restore(engine.host_template(trial.values or ()))
     state = start if host is None else engine.placement.from_host(host)
     at, rounds, before = int(state.round), trial.program.rounds, run.config["run"]["protocol"]["rounds"]
-    if run.status == (Status.FINISHED, rounds) and at == rounds == before:
-        _check_complete(trial, run, at)
+    lost = check_resumable(run.path, run.standing.clients, trial.schedule, at)
+    if run.status == (Status.FINISHED, rounds) and at == rounds == before and not lost:
         return state, warnings
     if rounds != before and at >= rounds:
         raise FedpriorError(
             f"{run.path} is at round {at} of {before} already and cannot end at rounds = {rounds}; "
             f"give more rounds than {at}, or start anew with --overwrite"
         )
-    # Rows that a run of this length would not have go: a shorter one's last round may be no evaluation of this one.
-    run.rewind(at, column_names(config), trial.is_wanted)
-    _check_complete(trial, run, at)
-    run.update(config)
     if at < rounds:
-        run.set_status(Status.RUNNING, at)
-    return state, warnings + [f"checkpoint {name} is damaged; going on from round {at}" for name in damaged]
-
-
-def _check_complete(trial: Trial, run: RunFolder, at: int) -> None:
-    """Refuse tables in which a round lacks rows that other rounds have, since lines that are damaged were left out."""
-    for table in ("metrics.csv", "clients.csv"):
-        there = Counter((row.round, row.model, row.data) for row in run.rows(table))
-        usual: dict[tuple[str, str], int] = {}
-        for (_, *kind), number in there.items():
-            usual[kind[0], kind[1]] = max(number, usual.get((kind[0], kind[1]), 1))
-        for t in (t for t in range(1, at + 1) if trial.is_due(t)):
-            lacks = any(trial.is_wanted(t, *kind) and there[t, *kind] < number for kind, number in usual.items())
-            if lacks or not usual:
-                raise FedpriorError(f"{run.path / table} has lost rows of round {t}; start anew with --overwrite")
+        run.set_status(
+            Status.RUNNING, at
+        )  # first of all: killed in between, the tables may go further, but not less far
+    run.update(config)
+    # Rows that a run of this length would not have go: a shorter one's last round may be no evaluation of this one.
+    run.rewind(at, column_names(config), trial.schedule.is_wanted)
+    warnings += [f"checkpoint {name} is damaged; going on from round {at}" for name in damaged]
+    return state, warnings + [f"{text}, which is not needed and goes" for text in lost]

@@ -206,6 +206,7 @@ class Study:
         cells = self.cells(out)
         for cell in cells:  # all of them are checked before the first one runs
             if cell.folder is not None and (run := RunFolder(cell.folder)).exists and not overwrite:
+                run.check_plain()
                 check_vacant(run, resume, overwrite)
                 run.check_same(cell.trial.config())
         options = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}

@@ -22,12 +22,12 @@ from fedprior.core.random import Purpose, key_for
 from fedprior.engine.round import State
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
+from fedprior.records.schedule import Schedule
 from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientRow, Row, Times
 from fedprior.study.program import Program
 from fedprior.study.settings import NOT_RECORDED
 from fedprior.wrappers import WRAPPERS, in_force
 
-PERSONAL_POOLED = ("personal", "pooled")
 PROBED = 4  # training samples on which the model at its start is recorded
 Scores = dict[tuple[str, str], Score]  # (model, data) -> every client's own
 
@@ -75,27 +75,18 @@ class Trial:
             state, info = self.program.engine.step(state)
             finite = all(np.isfinite(float(value)) for value in info.values())
             between = time.perf_counter()
-            scores = self.evaluate(state, t) if finite and self.is_due(t) else None
+            scores = self.evaluate(state, t) if finite and self.schedule.is_due(t) else None
             if not finite or not all(score.is_finite for score in (scores or {}).values()):
                 raise Diverged(self._diagnosis(t), t)
             yield Round(t, state, info, scores, between - begun, time.perf_counter() - between)
 
     # -- when what is evaluated ----------------------------------------------------------------------------------------
 
-    def is_due(self, t: int) -> bool:
-        """Whether round t is evaluated."""
-        return t % self.program.protocol.eval_every == 0 or t == self.program.rounds
-
-    def _pooled_due(self, t: int) -> bool:
-        """Whether the personal models see the pooled test after round t."""
-        when = self.program.protocol.pooled
-        return self.is_due(t) and (when == "every" or (when == "last" and t == self.program.rounds))
-
-    def is_wanted(self, t: int, model: str, data: str) -> bool:
-        """Whether a run of this length has such a score of round t."""
-        if model in NEWCOMERS:
-            return t == self.program.rounds
-        return self._pooled_due(t) if (model, data) == PERSONAL_POOLED else self.is_due(t)
+    @property
+    def schedule(self) -> Schedule:
+        """When what is evaluated."""
+        protocol = self.program.protocol
+        return Schedule(self.program.rounds, protocol.eval_every, protocol.pooled)
 
     def evaluate(self, state: State, t: int) -> Scores:
         """All scores of round t."""
@@ -103,7 +94,7 @@ class Trial:
         scores: Scores = {}
         if not program.only_validation:
             scores |= {(model, "own"): score for model, score in program.evaluator.own(state).items()}
-            if self._pooled_due(t):
+            if self.schedule.is_pooled(t):
                 scores |= {(model, "pooled"): score for model, score in program.evaluator.pooled(state).items()}
         if program.validator is not None:
             scores |= {(model, "validation"): score for model, score in program.validator.own(state).items()}

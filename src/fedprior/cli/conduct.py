@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fedprior.cli.app import STOPPED, print_line, print_table, stoppable, tell, warn
+from fedprior.cli.app import STOPPED, command_line, print_line, print_table, stoppable, tell, warn
 from fedprior.cli.progress import progress as progress_of
 from fedprior.errors import FedpriorError
 
@@ -95,7 +95,8 @@ def _run(study: Study, folder: Path, workers: int, options: dict[str, Any]) -> t
                 bars.update(bar[key], completed=progress.round, remark=remark)
 
         try:
-            results = study.run(folder, watch=watch, warn=warn, should_stop=should_stop, executor=executor, **options)
+            given = {"executor": executor, "command": command_line(), **options}
+            results = study.run(folder, watch=watch, warn=warn, should_stop=should_stop, **given)
         except FedpriorError:
             for shown in bar.values():
                 bars.remove_task(shown)

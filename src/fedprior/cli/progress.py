@@ -75,15 +75,12 @@ class Lines(AbstractContextManager["Lines"]):
 
     def line(self) -> str | None:
         """What there is to say; None: nothing yet."""
-        part, parts = self._last, list(self._parts.values())
+        part = self._last
         if part is None:
             return None
-        done = sum(each["done"] >= each["total"] for each in parts)
-        words = [
-            f"{part['name']}: {part['done']} of {part['total']}",
-            part["remark"].strip(),
-            f"{done} done of {len(parts)}",
-        ]
+        done = sum(each["done"] >= each["total"] for each in list(self._parts.values()))
+        words = [f"{part['name']}: {part['done']} of {part['total']}", part["remark"].strip()]
+        words += [f"{done} of {self._all} done"] if self._all > 1 else []
         passed = timedelta(seconds=round(time.monotonic() - self._begun))
         return f"[{passed}] {', '.join(word for word in words if word)}"
 

@@ -17,6 +17,7 @@ from fedprior.cli.app import (
     TaskName,
     app,
     assignments,
+    command_line,
     err,
     print_line,
     print_table,
@@ -141,7 +142,9 @@ def _try_all(study: Sweep, folder: Path) -> bool:
             bars.update(bar[name], completed=count, remark="")
 
         try:
-            return study.try_all(folder, watch=watch, done=done, warn=warn, should_stop=should_stop)
+            return study.try_all(
+                folder, watch=watch, done=done, warn=warn, should_stop=should_stop, command=command_line()
+            )
         except KeyboardInterrupt:  # the second Ctrl-C
             return False
         except FedpriorError:

@@ -5,6 +5,8 @@
         metrics.csv      round, model, data, average, and a column per metric
         clients.csv      round, model, data, client, samples, and a column per metric: every client's own values
         times.csv        round, seconds of training, seconds of evaluation
+        provenance.json  when, by which command and by which version the run was begun, and gone on with
+        label_counts.json   how many samples of each class each client has, unless that is left out
         status.json      running, stopped, diverged or finished, and the round
         checkpoints/     the newest two states (safetensors)
 
@@ -19,21 +21,25 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fedprior.errors import FedpriorError
 from fedprior.files import no_links, read_bytes, read_json, replace_file, write_json, write_text, writing
-from fedprior.records import tables
+from fedprior.records import provenance, tables
 from fedprior.records.lock import NAME
+from fedprior.records.memory import MemoryRun as MemoryRun
+from fedprior.records.memory import Run as Run
 from fedprior.records.reading import MOST_TABLE, LazyRows, Standing, column_names, damaged, read, read_metrics, text_of
 from fedprior.records.sameness import check_same
 from fedprior.records.schema import (
     ClientRow,
+    LabelCounts,
     Row,
     RunRecord,
+    Session,
     Status,
     Times,
     plain,
@@ -43,66 +49,8 @@ from fedprior.records.shape import MOST, check_shape
 
 T = TypeVar("T")
 KEPT = 2  # checkpoints
-FILES = ("config.json", "status.json", *tables.TABLES)
+FILES = ("config.json", "status.json", *tables.TABLES, *provenance.FILES)
 Wanted = Callable[[int, str, str], bool]  # (round, model, data) -> whether such a row stays
-
-
-class Run(Protocol):
-    """What a recorder writes to."""
-
-    @property
-    def where(self) -> str:
-        """What to call the place in a message."""
-
-    def begin(self, config: dict[str, Any]) -> None:
-        """Start a new run here, in place of whatever run was here."""
-
-    def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times) -> None:
-        """Add what one round gave."""
-
-    def save(self, state: Any, at: int) -> None:
-        """Keep a state from which the run can go on."""
-
-    def set_status(self, status: Status, at: int) -> None:
-        """Say how the run stands."""
-
-    def record(self) -> RunRecord:
-        """The run as it stands, for analysis."""
-
-
-@dataclass
-class MemoryRun:
-    """A run that is kept nowhere else."""
-
-    where: str = "memory"
-    config: dict[str, Any] = field(default_factory=dict)
-    status: Status = Status.RUNNING
-    round: int = 0
-    rows: list[Row] = field(default_factory=list)
-    clients: list[ClientRow] = field(default_factory=list)
-    times: list[Times] = field(default_factory=list)
-
-    def begin(self, config: dict[str, Any]) -> None:
-        """Start anew."""
-        self.config = plain(config)
-
-    def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times) -> None:
-        """Add what one round gave."""
-        self.rows += rows
-        self.clients += clients
-        self.times.append(times)
-
-    def save(self, state: Any, at: int) -> None:
-        """Keep nothing: who runs in memory has the state."""
-
-    def set_status(self, status: Status, at: int) -> None:
-        """Say how the run stands."""
-        self.status, self.round = status, at
-
-    def record(self) -> RunRecord:
-        """The run as it stands."""
-        tables = tuple(self.rows), tuple(self.clients), self.where, tuple(self.times)
-        return RunRecord(self.config, self.status, self.round, *tables)
 
 
 @dataclass(frozen=True)
@@ -171,6 +119,7 @@ class RunFolder:
             if states.exists():  # they go first and the settings come last: no run ever meets the states of another
                 shutil.rmtree(states)
         self.set_status(Status.RUNNING, 0)
+        provenance.remove(self.path)
         for name in tables.TABLES:
             write_text(self.path / name, tables.header(name, column_names(config)))
         write_json(self.path / "config.json", config)
@@ -275,6 +224,10 @@ class RunFolder:
         """How far the tables must go."""
         return Standing.of(self.path, self.config, *self.status)
 
+    def sign(self, session: Session, label_counts: LabelCounts | None) -> None:
+        """Say when and how the run is being made, or has been, and which labels the clients have (None: leave that out)."""
+        provenance.write(self.path, session, label_counts)
+
     def record(self) -> RunRecord:
         """The run as it stands; damaged records are an error."""
         self.check_plain()
@@ -282,7 +235,8 @@ class RunFolder:
         times = tuple(row for row in read(self.path / "times.csv", standing).rows if isinstance(row, Times))
         rows = read_metrics(self.path, standing)
         clients = LazyRows(lambda: self.rows("clients.csv"))
-        return RunRecord(standing.config, status, at, rows, clients, self.where, times)
+        sessions, labels = provenance.read(self.path), partial(provenance.read_labels, self.path)
+        return RunRecord(standing.config, status, at, rows, clients, self.where, times, sessions, labels)
 
 
 def _measured(config: dict[str, Any]) -> dict[str, Any]:

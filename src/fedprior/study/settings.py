@@ -75,7 +75,7 @@ class Budget(Strict):
 class Protocol(Strict):
     """How it is learnt and looked at. A variant may change any of it for its own row."""
 
-    rounds: int = pydantic.Field(200, ge=1)  # T
+    rounds: int = pydantic.Field(200, ge=1, le=10**9)  # T
     budget: Budget | None = None  # sets every method's own number of rounds, in place of ``rounds``
     aggregated: int | None = pydantic.Field(None, ge=1)  # S; None: all clients
     batch: int = pydantic.Field(20, ge=1)
@@ -86,10 +86,13 @@ class Protocol(Strict):
     pooled: Literal["last", "every", "never"] = "last"  # when personal models see the pooled test
     metrics: list[str] | None = None  # besides accuracy and nll; None: every one that is no value per class
     clients_per_vmap: int = pydantic.Field(1, ge=1)  # 1 on CPUs, more on accelerators
+    record_labels: bool = (
+        True  # whether records say how many samples of each class a client has: it may be confidential
+    )
 
 
 PARTS = {"data": DataSettings.model_fields, "budget": Budget.model_fields}  # settings that have settings
-NOT_RECORDED = {"metrics", "clients_per_vmap"}  # of the protocol: what a run's states do not depend on
+NOT_RECORDED = {"metrics", "clients_per_vmap", "record_labels"}  # of the protocol: what a run's states do not depend on
 
 
 @dataclass(frozen=True)

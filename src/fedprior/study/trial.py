@@ -23,7 +23,7 @@ from fedprior.engine.round import State
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
 from fedprior.records.schedule import Schedule
-from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientRow, Row, Times
+from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientId, ClientRow, LabelCounts, Row, Times
 from fedprior.study.program import Program
 from fedprior.study.settings import NOT_RECORDED
 from fedprior.wrappers import WRAPPERS, in_force
@@ -163,6 +163,24 @@ class Trial:
         if any(metric.info.per_class for metric in program.evaluator.metrics.values()):
             config["class_names"] = [str(name) for name in task.federation.classes]
         return config
+
+    def label_counts(self) -> LabelCounts | None:
+        """How many samples of each class every client has, newcomers included; None if that is to be left out."""
+        task = self.program.task
+        if not self.program.protocol.record_labels:
+            return None
+        clients: dict[ClientId, dict[str, list[int]]] = {}
+        for whose in (task.federation, *([] if task.newcomers is None else [task.newcomers])):
+            for part in ("train", "test", "validation"):
+                if (samples := getattr(whose, part)) is None:
+                    continue
+                owner = np.repeat(np.arange(whose.n_clients), samples.size)
+                flat = np.bincount(
+                    owner * whose.n_classes + np.asarray(samples.y), minlength=whose.n_clients * whose.n_classes
+                )
+                for client, counts in zip(whose.ids, flat.reshape(whose.n_clients, -1).tolist(), strict=True):
+                    clients.setdefault(client, {})[part] = counts
+        return LabelCounts(task.federation.classes, clients)
 
     def _revisions(self) -> dict[str, int]:
         """Which update of the method, and of each wrapper around it, the run is of."""

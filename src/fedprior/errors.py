@@ -55,7 +55,8 @@ def one_line(
         return unknown(kind, where, keys) if keys else FedpriorError(f"unknown {kind} '{where}'; leave it out")
     if first["type"] == "missing":
         return FedpriorError(f"{what}: '{where}' is missing")
-    given = f" (given: {first['input']!r})" if not isinstance(first["input"], dict) else ""
+    text = repr(first["input"])
+    given = "" if isinstance(first["input"], dict) else f" (given: {text[:200]}{'...' * (len(text) > 200)})"
     return FedpriorError(f"{what}: {where}: {first['msg'].lower()}{given}")
 
 

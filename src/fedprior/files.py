@@ -86,10 +86,10 @@ def no_links(path: str, flags: int) -> int:
     return os.open(path, flags | NO_LINKS, 0o666)
 
 
-def read_bytes(path: Path, most: int, links: bool = False) -> bytes:
+def read_bytes(path: Path, most: int, links: bool = False, name: str = "") -> bytes:
     """The content of a plain file of at most so many bytes; a pipe, which would wait, or a link is refused.
 
-    ``links``: whether it may be reached by a link, as what users name themselves may.
+    ``links``: whether it may be reached by a link, as what users name themselves may. ``name``: what an error calls it.
     """
     try:
         file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | (0 if links else NO_LINKS))
@@ -107,26 +107,28 @@ def read_bytes(path: Path, most: int, links: bool = False) -> bytes:
         reason = error.strerror or str(error)
         if error.errno == errno.ELOOP:
             reason = "it is a link to another file; put the file itself there"
-        raise FedpriorError(f"cannot read {path}: {reason}") from error
+        raise FedpriorError(f"cannot read {name or path}: {reason}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object, or say what is wrong with the file."""
-    content = parsed(path, json.loads, read_bytes(path, MOST_JSON))
+    content = parsed(str(path), json.loads, read_bytes(path, MOST_JSON))
     if not isinstance(content, dict):
         raise FedpriorError(f"{path} does not hold a JSON object")
     return content
 
 
-def parsed(path: Path, parse: Callable[[Any], Any], data: bytes | str) -> Any:
+def parsed(name: str, parse: Callable[[bytes], Any], data: bytes) -> Any:
     """What a file holds; what cannot be parsed, a number of thousands of digits or too deep a nesting is an error."""
-    deep = FedpriorError(f"cannot read {path}: it is nested more than {DEEPEST} levels deep")
+    deep = FedpriorError(f"cannot read {name}: it is nested more than {DEEPEST} levels deep")
     try:
         content = parse(data)
     except RecursionError:
         raise deep from None
+    except FedpriorError:
+        raise
     except ValueError as error:
-        raise FedpriorError(f"cannot read {path}: {error}") from error
+        raise FedpriorError(f"cannot read {name}: {error}") from error
     if is_deep(content):
         raise deep
     return content

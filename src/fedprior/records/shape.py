@@ -32,7 +32,7 @@ def check_shape(config: Mapping[str, Any], where: str) -> None:
     for key in DICTS:
         need(f"run.{key}", isinstance(value := _find(run, key), dict), value, "a table of settings")
     for key in NAMES:
-        need(f"run.{key}", isinstance(value := _find(run, key), str) and bool(value), value, "a name")
+        need(f"run.{key}", isinstance(value := _find(run, key), str) and 0 < len(value) < 1000, value, "a name")
     for key in COUNTS:
         value = _find({"protocol": {"eval_every": 1, **run["protocol"]}}, key)
         need(f"run.{key}", _is_whole(value, 1, MOST), value, f"a whole number from 1 to {MOST}")

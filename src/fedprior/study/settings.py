@@ -7,6 +7,7 @@ method that has them, and ``[why]`` says where each value comes from.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,8 +20,11 @@ import pydantic
 from fedprior import models
 from fedprior.data import partitions
 from fedprior.errors import FedpriorError, one_line, unknown
+from fedprior.files import DEEPEST, is_deep, parsed, read_bytes
 
 ALIASES = {"lambda": "lam"}  # a Python field cannot be called lambda
+MOST_TOML = 2**20  # bytes
+DEEP_KEY = re.compile(r"^[ \t]*\[{0,2}(?:[^.,=\n]*\.){100}", re.MULTILINE)
 RENAMED = {"chunk": "clients_per_vmap"}  # old keys, refused with the new name
 
 
@@ -183,12 +187,19 @@ def read_task(name: str) -> dict[str, Any]:
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """The content of a TOML file, or what is wrong with it."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FedpriorError(f"cannot read {what} file {path}: {getattr(error, 'strerror', error)}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise FedpriorError(f"{what} {path} is not valid TOML: {error}") from error
+
+    def parse_toml(data: bytes) -> Any:
+        text = data.decode()
+        if DEEP_KEY.search(text):  # the parser would take hours
+            raise RecursionError
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise FedpriorError(f"{what} {path} is not valid TOML: {error}") from error
+
+    name = f"{what} file {path}"
+    content: dict[str, Any] = parsed(name, parse_toml, read_bytes(path, MOST_TOML, links=True, name=name))
+    return content
 
 
 # -- settings as text --------------------------------------------------------------------------------------------------
@@ -205,10 +216,14 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise FedpriorError(f"'{text}' is not of the form key=value")
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    return current_key(key), parsed
+        content = tomllib.loads(f"value = {value}")["value"]
+    except RecursionError:
+        content = None
+    except ValueError:  # no TOML, or a number of thousands of digits
+        content = value.strip()
+    if content is None or is_deep(content) or key.count(".") > DEEPEST:
+        raise FedpriorError(f"'{key[:40]}' is nested more than {DEEPEST} levels deep")
+    return current_key(key), content
 
 
 def current_key(key: str) -> str:

@@ -50,3 +50,8 @@ def refused(outcome: Outcome, *parts: str) -> str:
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file at or below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    """All records but what differs between runs with the same numbers: times, and when and how they were made."""
+    return {name: c for name, c in contents(folder).items() if not name.endswith(("times.csv", "provenance.json"))}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedprior.records.runs import RunFolder
 from fedprior.records.schema import (
     ACCURACY,
     AVERAGES,
@@ -18,6 +20,7 @@ from fedprior.records.schema import (
     Row,
     RunRecord,
     Status,
+    Times,
     averages,
 )
 
@@ -131,3 +134,14 @@ def evaluated(
             for i, name in enumerate(names or range(len(samples)))
         ]
     return averaged, clients
+
+
+def written(folder: Path, record: RunRecord) -> RunFolder:
+    """The folder that a run with this record would have left."""
+    run = RunFolder(folder)
+    run.begin(record.config)
+    for t in range(1, record.round + 1):
+        mine = [row for row in record.rows if row.round == t], [row for row in record.clients if row.round == t]
+        run.append(*mine, Times(t, 0.25, 0.5))
+    run.set_status(record.status, record.round)
+    return run

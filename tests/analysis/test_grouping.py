@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from analysis.handmade import config, record, rows
+from analysis.handmade import evaluated, record, rows, written
 from fedprior.analysis.grouping import group, read
 from fedprior.analysis.series import series_of
 from fedprior.errors import FedpriorError
 from fedprior.records.runs import RunFolder
-from fedprior.records.schema import RunRecord, Status, Times
+from fedprior.records.schema import RunRecord, Status
 
 
 def run(variant: str, seed: int = 0, **more: Any) -> RunRecord:
@@ -20,12 +20,8 @@ def run(variant: str, seed: int = 0, **more: Any) -> RunRecord:
 
 
 def recorded(root: Path, variant: str, seed: int) -> RunFolder:
-    folder = RunFolder(root / variant / str(seed))
-    folder.begin(config(variant, seed))
-    for t in (1, 2):
-        folder.append(rows({t: 10.0 * t + seed}), [], Times(t, 0.1, 0.2))
-    folder.set_status(Status.FINISHED, 2)
-    return folder
+    values = evaluated([{"accuracy": [10.0 * t + seed] * 2} for t in (1, 2)], samples=[3, 3])
+    return written(root / variant / str(seed), record(variant, seed, *values))
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -36,7 +32,8 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert list(groups["toy"]["pfedme"]) == [0, 2, 10]
     series = series_of(groups["toy"]["pfedme"][10])
     assert series["personal", "own", "mean"] == {1: 20.0, 2: 30.0}
-    with open(folders[0].path / "metrics.csv", "a") as file:  # a run going on at this moment
+    folders[0].set_status(Status.RUNNING, 2)  # a run going on at this moment
+    with open(folders[0].path / "metrics.csv", "a") as file:
         file.write("3,personal,o")
     assert group(read([tmp_path]))["toy"]["pfedme"][0].rows == groups["toy"]["pfedme"][0].rows
     with pytest.raises(FedpriorError, match="no runs at or below"):

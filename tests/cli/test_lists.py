@@ -6,8 +6,11 @@ import pytest
 from program import fedprior, refused
 
 from fedprior import methods
+from fedprior.cli.run import DEFAULT_METHODS
+from fedprior.core.hyper import hypers
 from fedprior.registry import Registry
 from fedprior.study.settings import task_names
+from fedprior.wrappers import WRAPPERS
 
 
 def test_tasks() -> None:
@@ -30,3 +33,23 @@ def test_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "released" in one
     assert "True" in one  # the value of overwrite in force, not its None
     refused(fedprior("methods", "mhh"), "did you mean 'mh'")
+
+
+def test_a_method_says_what_its_settings_mean() -> None:
+    shown = " ".join(fedprior("methods", "fedprox").out.split())
+    assert "what it means" in shown
+    assert "mu" in shown
+    assert "beta" in shown  # what goes around any method
+    assert max(map(len, fedprior("methods", "mh").out.splitlines())) <= 80
+
+
+def test_no_setting_is_without_a_meaning() -> None:
+    about = {(name, key): about for name in methods.METHODS for key, about in hypers(methods.make(name)).items()}
+    about |= {("wrapper", key): wrapper.about for key, wrapper in WRAPPERS.items()}
+    assert [where for where, each in about.items() if len(each.meaning.split()) < 3] == []
+    assert len(about) > 100
+
+
+def test_the_help_names_the_default_methods() -> None:
+    shown = " ".join(fedprior("run", "--help").out.replace("│", " ").split())
+    assert f"Default: {', '.join(DEFAULT_METHODS)}, and local beside them" in shown

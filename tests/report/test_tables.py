@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from fedprior.errors import FedpriorError
-from fedprior.report.tables import FORMATS, Table, render
+from fedprior.report.tables import FORMATS, Table, render, rich_table
 
 PLAIN = Table(
     "a title",
@@ -82,7 +84,7 @@ def test_markdown() -> None:
         "",
         "a note.",
     ]
-    assert r"| [bold]a_b[/bold] \| <b> |" in render(NASTY, "markdown")
+    assert r"| \[bold\]a_b\[/bold\] \| \<b\> |" in render(NASTY, "markdown")
 
 
 def test_latex_escapes_what_means_something_there() -> None:
@@ -90,7 +92,8 @@ def test_latex_escapes_what_means_something_there() -> None:
     assert lines[:3] == ["% <script>alert('x')</script> & more", "% 5 % of a_b", r"\begin{tabular}{llr}"]
     assert lines[4] == r"method & a\_b \& 10\% & \#1 \$ \\"
     assert lines[6] == (
-        r"[bold]a\_b[/bold] | <b> & x\textbackslash{}y\textasciitilde{}z\textasciicircum{}2 \{\} & 1.00 $\pm$ 0.50 \\"
+        r"{[}bold]a\_b[/bold] \textbar{} \textless{}b\textgreater{} & "
+        r"x\textbackslash{}y\textasciitilde{}z\textasciicircum{}2 \{\} & 1.00 $\pm$ 0.50 \\"
     )
     assert lines[-1] == r"\end{tabular}"
     comment = render(Table("a\nb", "", ("m",), ()), "latex").splitlines()[0]
@@ -135,3 +138,31 @@ def test_a_terminal_gets_the_short_words() -> None:
 def test_an_unknown_format() -> None:
     with pytest.raises(FedpriorError, match=r"unknown format 'htm' \(did you mean 'html'\?\); valid: csv, html, latex"):
         render(PLAIN, "htm")
+
+
+def test_control_characters_reach_no_terminal_and_no_file() -> None:
+    """Names come from records, and records may come from elsewhere."""
+    nasty = "a\x1b[2J\x9b31m\u202e\ud800\rb\x07"
+    one = Table(nasty, nasty, ("row", "n"), ((nasty, "1"),), left=1, numbers=(("row",), (f"two\nlines{nasty}",)))
+    table = dataclasses.replace(one, terminal=one)
+    for format in FORMATS:
+        text = render(table, format)
+        assert not set(nasty) & set(text) - set("a[2J31mb"), format
+        assert "\\x1b" in text or "textbackslash{}x1b" in text, format
+        text.encode()
+    assert '"two\nlines' in render(table, "csv")
+    out = io.StringIO()
+    Console(file=out, force_terminal=True, color_system=None, width=200).print(rich_table(table))
+    assert not set(nasty) - {"\x1b"} & set(out.getvalue()) - set("a[2J31mb")
+    assert "\x1b[2J" not in out.getvalue()
+
+
+def test_markup_and_emoji_in_names_are_shown_as_they_are() -> None:
+    table = Table(
+        "[red]t[/red] :bomb:", "[/nothing] :key:\\", ("[bold]row", "n"), (("[link=x]y[/link]\\", "1"),), left=1
+    )
+    text = render(table, "text")
+    for part in ("[red]t[/red] :bomb:", "[/nothing] :key:\\", "[bold]row", "[link=x]y[/link]\\"):
+        assert part in text
+    markdown = render(Table("", "", ("n",), (("`a` *b* _c_ d_e [f](g) \\|",),)), "markdown")
+    assert r"| \`a\` \*b\* \_c\_ d_e \[f\](g) \\\| |" in markdown

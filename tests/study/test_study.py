@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from program import contents, fedprior
+from program import contents, fedprior, kept
 
 import fedprior as fp
 from fedprior.engine.cost import Cost
@@ -36,11 +36,6 @@ class Done(NamedTuple):
 def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     study, out = example(), tmp_path_factory.mktemp("study")
     return Done(study, out, study.run(out))
-
-
-def kept(folder: Path) -> dict[str, bytes]:
-    """All records but times."""
-    return {name: content for name, content in contents(folder).items() if not name.endswith("times.csv")}
 
 
 def copy_of(done: Done, tmp_path: Path) -> Path:

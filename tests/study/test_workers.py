@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program import contents, fedprior
+from program import fedprior, kept
 
 import fedprior as fp
 from fedprior.records.runs import RunFolder
@@ -35,11 +35,6 @@ OPTIONS = {"resume": False, "overwrite": False, "checkpoint_seconds": 0.0}
 
 def study(rows: Any = ("local", "fedavg"), seeds: int = 2, **more: Any) -> fp.Study:
     return fp.Study("digits-mclr", list(rows), local=False, seeds=seeds, **{**SETTINGS, **more})
-
-
-def kept(folder: Path) -> dict[str, bytes]:
-    """All records but times."""
-    return {name: content for name, content in contents(folder).items() if not name.endswith("times.csv")}
 
 
 @pytest.fixture(scope="module")

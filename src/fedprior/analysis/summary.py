@@ -22,7 +22,7 @@ from fedprior.analysis.series import (
 )
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.schema import AVERAGES, NEWCOMERS, MetricInfo
-from fedprior.records.spending import spending
+from fedprior.records.spending import BYTES, megabytes_sent, spending
 
 __all__ = [
     "Number",
@@ -77,11 +77,15 @@ def facts(seeds: Seeds) -> dict[str, Any]:
     cost = record.config.get("cost")
     spent = None if cost is None else dataclasses.asdict(spending(cost, run["protocol"]["aggregated"]))
     measured = {name: info for seed in seeds for name, info in seeds[seed].metrics.items()}
+    seconds = {seed: took for seed, each in seeds.items() if (took := each.seconds) is not None}
     return {
         **{key: run["variant"].get(key, {}) for key in ("method", "settings", "wrappers", "protocol")},
         "changed": record.config.get("changed", {}),
         "cost": cost,
         "round_takes": spent,
+        "model_megabytes": None if not cost or cost.get("parameters") is None else cost["parameters"] * BYTES / 1e6,
+        "megabytes_sent": None if cost is None else megabytes_sent(cost, run["protocol"]["aggregated"], record.round),
+        "seconds": over_seeds(seconds) if seconds else None,
         "rounds": run["protocol"]["rounds"],
         **budget,
         "measured": {

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.markup import escape
 
-from fedprior.cli.app import STOPPED, err, print_line, print_table, progress_bars, stoppable, warn
+from fedprior.cli.app import STOPPED, command_line, print_line, print_table, stoppable, tell, warn
+from fedprior.cli.progress import progress as progress_of
 from fedprior.errors import FedpriorError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def conduct(
     if stopped:
         raise typer.Exit(STOPPED)
     for text in results.diverged:
-        err.print(f"[red]diverged:[/red] {escape(text)}", soft_wrap=True)
+        tell("diverged", "red", text)
     if results.records or as_json:
         report(study, results, folder, metric, as_json)
     if results.diverged:
@@ -75,7 +75,7 @@ def conduct(
 
 def _run(study: Study, folder: Path, workers: int, options: dict[str, Any]) -> tuple[Results, bool]:
     with contextlib.ExitStack() as stack:
-        should_stop, bars = stack.enter_context(stoppable()), stack.enter_context(progress_bars())
+        should_stop, bars = stack.enter_context(stoppable()), stack.enter_context(progress_of(len(study.cells())))
         executor = None
         if workers > 1:
             from fedprior.study.workers import Pool
@@ -96,7 +96,8 @@ def _run(study: Study, folder: Path, workers: int, options: dict[str, Any]) -> t
                 bars.update(bar[key], completed=progress.round, remark=remark)
 
         try:
-            results = study.run(folder, watch=watch, warn=warn, should_stop=should_stop, executor=executor, **options)
+            given = {"executor": executor, "command": command_line(), **options}
+            results = study.run(folder, watch=watch, warn=warn, should_stop=should_stop, **given)
         except FedpriorError:
             for shown in bar.values():
                 bars.remove_task(shown)

@@ -15,7 +15,7 @@ def methods(
         str | None, typer.Argument(metavar="[METHOD]", help="Show one method's defaults and sources.")
     ] = None,
 ) -> None:
-    """List the methods with what they cost, or show one's defaults and where they come from."""
+    """List the methods with what they cost, or show one's settings: what they mean, and where their defaults come from."""
     if name is None:
         _list()
     else:
@@ -25,7 +25,8 @@ def methods(
 def _show(name: str) -> None:
     from fedprior.core.hyper import hypers
     from fedprior.methods import METHODS, make
-    from fedprior.report.listings import sources_table
+    from fedprior.report.listings import settings_table
+    from fedprior.wrappers import WRAPPERS
 
     method: Any = make(name)
     preset = METHODS.find(name).preset
@@ -34,8 +35,16 @@ def _show(name: str) -> None:
         value = getattr(method, key)
         if value is None and hasattr(method, "switch"):
             value = method.switch(key)
-        rows.append((key, value, "the method's name" if key in preset else about.source))
-    print_table(sources_table(f"{name}: {method.paper}", ("setting", "default"), rows))
+        rows.append((key, value, about.meaning, "the method's name" if key in preset else about.source))
+    print_table(settings_table(f"{name}: {method.paper}", rows))
+    around = {**{key: wrapper.default for key, wrapper in WRAPPERS.items()}, **method.wrapper_defaults}
+    wrappers = {key: wrapper.about for key, wrapper in WRAPPERS.items()}
+    print_table(
+        settings_table(
+            "around it, as around any method",
+            [(key, around[key], about.meaning, about.source) for key, about in wrappers.items()],
+        )
+    )
     print_line(f"participation: {' or '.join(method.participation)} (the first is the default)")
 
 

@@ -21,9 +21,10 @@ def partition(
 ) -> None:
     """Show how a task's data is divided among its clients."""
     from rich.table import Table as RichTable
+    from rich.text import Text
 
     from fedprior.data.partitions import split_source, statistics
-    from fedprior.errors import unknown
+    from fedprior.errors import printable, unknown
     from fedprior.files import replace_file
     from fedprior.report.partitions import picture
     from fedprior.study.data_file import open_source
@@ -42,7 +43,8 @@ def partition(
     if as_json:
         sys.stdout.write(json.dumps(numbers, indent=1) + "\n")
         return
-    table = RichTable("", "value", title=f"{file.task.name}: {file.task.partition['kind']}", title_justify="left")
+    title = Text(printable(f"{file.task.name}: {file.task.partition['kind']}"), style="italic")
+    table = RichTable("", "value", title=title, title_justify="left")
     for key, value in numbers.items():
         table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:.3f}")
     out.print(table)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from fedprior.cli.app import (
     STOPPED,
@@ -18,14 +17,15 @@ from fedprior.cli.app import (
     TaskName,
     app,
     assignments,
+    command_line,
     err,
-    out,
     print_line,
     print_table,
-    progress_bars,
     stoppable,
+    tell,
     warn,
 )
+from fedprior.cli.progress import progress as progress_of
 from fedprior.errors import FedpriorError
 
 if TYPE_CHECKING:
@@ -112,29 +112,25 @@ def sweep(
         sys.stdout.write(text)
     else:
         for name, of in summaries.items():
-            out.print(f"{opened.name}, {name}: {chosen_by}", style="bold", highlight=False)
+            print_line(f"{opened.name}, {name}: {chosen_by}", style="bold")
             print_table(layouts.sweep_table(of))
             if of["command"] is not None:
-                out.print(
+                print_line(
                     f"Chosen on validation samples, {opened.settings.validation:.0%} of the training samples; the test was "
-                    "not looked at. To train with the chosen setting on all training samples:",
-                    highlight=False,
+                    "not looked at. To train with the chosen setting on all training samples:"
                 )
-                out.print(f"  {escape(of['command'])}\n", soft_wrap=True, highlight=False)
+                print_line(f"  {of['command']}\n")
         print_line(f"picture: {picture}    records: {place}")
     hopeless = [name for name, of in summaries.items() if of["chosen"] is None]
     for name in hopeless:
-        err.print(
-            f"[red]diverged:[/red] every setting of {name} diverged, so there is none to choose; try smaller steps",
-            soft_wrap=True,
-        )
+        tell("diverged", "red", f"every setting of {name} diverged, so there is none to choose; try smaller steps")
     if hopeless:
         raise typer.Exit(1)
 
 
 def _try_all(study: Sweep, folder: Path) -> bool:
     """Run all cells with a bar per method; False if it was stopped."""
-    with stoppable() as should_stop, progress_bars() as bars:
+    with stoppable() as should_stop, progress_of(len(study.candidates)) as bars:
         bar = {name: bars.add_task(name, total=len(own), remark="") for name, own in study.candidates.items()}
 
         def watch(cell: Cell, progress: Progress | None) -> None:
@@ -146,7 +142,9 @@ def _try_all(study: Sweep, folder: Path) -> bool:
             bars.update(bar[name], completed=count, remark="")
 
         try:
-            return study.try_all(folder, watch=watch, done=done, warn=warn, should_stop=should_stop)
+            return study.try_all(
+                folder, watch=watch, done=done, warn=warn, should_stop=should_stop, command=command_line()
+            )
         except KeyboardInterrupt:  # the second Ctrl-C
             return False
         except FedpriorError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedprior.cli.app import app, err, out, print_line
+from fedprior.cli.progress import progress
 
 if TYPE_CHECKING:
     from fedprior.reproduce.rate import Table
@@ -42,8 +43,15 @@ def theory(
     from fedprior.reproduce import pictures
     from fedprior.reproduce import theory as numbers
 
-    with jax.enable_x64(True):
-        measured = numbers.measure(lambda text: err.print(text, highlight=False), seeds, quick)
+    with jax.enable_x64(True), progress() as bars:
+        part = bars.add_task("theory", total=1, remark="")
+
+        def watch(text: str) -> None:
+            err.print(text, highlight=False)
+            bars.update(part, remark=text)
+
+        measured = numbers.measure(watch, seeds, quick)
+        bars.update(part, completed=1, remark="")
         paths = pictures.draw(measured, folder)
     tables = measured.tables()
     for key, title in TITLES.items():

@@ -102,6 +102,8 @@ def read(path: Path) -> dict[str, np.ndarray] | None:
 
 def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]] | None:
     """What a safetensors file holds; None where it is none, or is cut."""
+    if not path.is_file():  # a pipe would wait
+        return None
     try:
         with safetensors.safe_open(path, "np") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no mapping)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import html
 import io
 import itertools
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedprior.errors import unknown
+from fedprior.errors import printable, unknown
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -49,7 +50,24 @@ def render(tables: Table | Sequence[Table], format: str) -> str:
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     several = [tables] if isinstance(tables, Table) else list(tables)
-    return FORMATS[format](several)
+    return FORMATS[format]([shown(table, keep="\n" * (format == "csv")) for table in several])
+
+
+def shown(table: Table, keep: str = "") -> Table:
+    """The table with control characters as escapes: names may come from records of elsewhere."""
+
+    def line(cells: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(printable(cell, keep) if isinstance(cell, str) else cell for cell in cells)
+
+    return dataclasses.replace(
+        table,
+        title=printable(table.title, keep="\n"),
+        note=printable(table.note, keep="\n"),
+        head=line(table.head),
+        body=tuple(map(line, table.body)),
+        terminal=None if table.terminal is None else shown(table.terminal, keep),
+        numbers=tuple(map(line, table.numbers)),
+    )
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -58,18 +76,16 @@ def render(tables: Table | Sequence[Table], format: str) -> str:
 def rich_table(table: Table) -> RichTable:
     """The table for a terminal: what repeats the line above on the left is left out, and numbers never wrap."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    table = table.terminal or table
+    table = shown(table.terminal or table)
     body = [tuple(cell.replace(" ± ", "±") for cell in line) for line in table.body]
     width = sum(max(map(len, column)) + 2 for column in zip(table.head, *body, strict=True)) - 2
     drawn = RichTable(
-        title=escape(table.title) or None,
-        title_style="bold",
+        title=Text(table.title, style="bold") if table.title else None,
         title_justify="left",
-        caption=escape(table.note) or None,
+        caption=Text(table.note, style="dim italic") if table.note else None,
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -117,25 +133,38 @@ def _markdown(tables: Iterable[Table]) -> str:
 
 def _markdown_table(table: Table) -> str:
     ruler = "".join("|---" if table.is_text(i) else "|---:" for i in range(len(table.head))) + "|"
-    cells = ([cell.replace("|", r"\|") for cell in line] for line in (table.head, *table.body))
-    head, *body = (f"| {' | '.join(line)} |" for line in cells)
-    above = [f"{table.title}.", ""] if table.title else []
-    below = ["", f"{table.note}."] if table.note else []
+    head, *body = (f"| {' | '.join(map(markdown_escape, line))} |" for line in (table.head, *table.body))
+    above = [f"{markdown_escape(table.title)}.", ""] if table.title else []
+    below = ["", f"{markdown_escape(table.note)}."] if table.note else []
     return "\n".join([*above, head, ruler, *body, *below])
 
 
-LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
-    character: f"\\{character}" for character in "_%&#${}"
+def markdown_escape(text: str) -> str:
+    r"""A text as Markdown prints it; an underscore within a word means nothing there.
+
+    >>> print(markdown_escape("a_b | [x](y) *c* <b> _d_"))
+    a_b \| \[x\](y) \*c\* \<b\> \_d\_
+    """
+    return re.sub(r"[\\`*|\[\]<>~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", text)
+
+
+LATEX = {character: f"\\{character}" for character in "_%&#${}"} | {
+    character: rf"\text{name}{{}}"
+    for character, name in {
+        **{"\\": "backslash", "~": "asciitilde", "^": "asciicircum"},
+        **{"<": "less", ">": "greater", "|": "bar"},
+    }.items()
 }
 
 
 def latex_escape(text: str) -> str:
-    r"""A text as LaTeX prints it.
+    r"""A text as LaTeX prints it, also at the beginning of a line, where a bracket would belong to the line before.
 
-    >>> print(latex_escape("a_b & 10 % ± 1"))
-    a\_b \& 10 \% $\pm$ 1
+    >>> print(latex_escape("a_b & 10 % ± 1"), latex_escape("[red]"))
+    a\_b \& 10 \% $\pm$ 1 {[}red]
     """
-    return re.sub(r"[\\~^_%&#${}]", lambda match: LATEX[match.group()], text).replace("±", r"$\pm$")
+    special = re.sub(r"[\\~^_%&#${}<>|]", lambda match: LATEX[match.group()], text)
+    return re.sub(r"^\s*([\[*])", r"{\1}", special).replace("±", r"$\pm$")
 
 
 def _latex(tables: Iterable[Table]) -> str:

@@ -162,6 +162,11 @@ class Program:
         return not self.only_validation and self.task.federation.is_tested
 
     @property
+    def is_scored(self) -> bool:
+        """Whether every evaluation gives numbers; where nothing is held out, none does."""
+        return self.is_tested or self.validator is not None
+
+    @property
     def newcomers_tested(self) -> bool:
         """Whether clients join at the end and are scored on test samples."""
         return not self.only_validation and self.task.newcomers is not None and self.task.newcomers.is_tested

@@ -7,6 +7,7 @@ method that has them, and ``[why]`` says where each value comes from.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,9 +21,12 @@ import pydantic
 from fedprior import models
 from fedprior.data import partitions
 from fedprior.errors import FedpriorError, one_line, unknown
+from fedprior.files import DEEPEST, is_deep, parsed, read_bytes
 from fedprior.study.data_file import check_data, with_file
 
 ALIASES = {"lambda": "lam"}  # a Python field cannot be called lambda
+MOST_TOML = 2**20  # bytes
+DEEP_KEY = re.compile(r"^[ \t]*\[{0,2}(?:[^.,=\n]*\.){100}", re.MULTILINE)
 RENAMED = {"chunk": "clients_per_vmap"}  # old keys, refused with the new name
 
 
@@ -89,7 +93,7 @@ class Budget(Strict):
 class Protocol(Strict):
     """How it is learnt and looked at. A variant may change any of it for its own row."""
 
-    rounds: int = pydantic.Field(200, ge=1)  # T
+    rounds: int = pydantic.Field(200, ge=1, le=10**9)  # T
     budget: Budget | None = None  # sets every method's own number of rounds, in place of ``rounds``
     aggregated: int | None = pydantic.Field(None, ge=1)  # S; None: all clients
     batch: int = pydantic.Field(20, ge=1)
@@ -100,10 +104,13 @@ class Protocol(Strict):
     pooled: Literal["last", "every", "never"] = "last"  # when personal models see the pooled test
     metrics: list[str] | None = None  # besides accuracy and nll; None: every one that is no value per class
     clients_per_vmap: int = pydantic.Field(1, ge=1)  # 1 on CPUs, more on accelerators
+    record_labels: bool = (
+        True  # whether records say how many samples of each class a client has: it may be confidential
+    )
 
 
 PARTS = {"data": DataSettings.model_fields, "budget": Budget.model_fields}  # settings that have settings
-NOT_RECORDED = {"metrics", "clients_per_vmap"}  # of the protocol: what a run's states do not depend on
+NOT_RECORDED = {"metrics", "clients_per_vmap", "record_labels"}  # of the protocol: what a run's states do not depend on
 
 
 @dataclass(frozen=True)
@@ -195,12 +202,19 @@ def read_task(name: str) -> dict[str, Any]:
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """The content of a TOML file, or what is wrong with it."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FedpriorError(f"cannot read {what} file {path}: {getattr(error, 'strerror', error)}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise FedpriorError(f"{what} {path} is not valid TOML: {error}") from error
+
+    def parse_toml(data: bytes) -> Any:
+        text = data.decode()
+        if DEEP_KEY.search(text):  # the parser would take hours
+            raise RecursionError
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise FedpriorError(f"{what} {path} is not valid TOML: {error}") from error
+
+    name = f"{what} file {path}"
+    content: dict[str, Any] = parsed(name, parse_toml, read_bytes(path, MOST_TOML, links=True, name=name))
+    return content
 
 
 # -- settings as text --------------------------------------------------------------------------------------------------
@@ -217,10 +231,14 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise FedpriorError(f"'{text}' is not of the form key=value")
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    return current_key(key), parsed
+        content = tomllib.loads(f"value = {value}")["value"]
+    except RecursionError:
+        content = None
+    except ValueError:  # no TOML, or a number of thousands of digits
+        content = value.strip()
+    if content is None or is_deep(content) or key.count(".") > DEEPEST:
+        raise FedpriorError(f"'{key[:40]}' is nested more than {DEEPEST} levels deep")
+    return current_key(key), content
 
 
 def current_key(key: str) -> str:

@@ -195,19 +195,23 @@ class Study:
         should_stop: Callable[[], bool] = lambda: False,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
         executor: Executor | None = None,
+        command: str | None = None,
     ) -> Results:
         """Run every cell, into ``out/<task>/<row>/<seed>`` if given. Cells that diverge lose no other.
 
         ``executor``: run cells in other processes; then ``out`` is needed, and methods, models and data go by their names.
+        ``command``: the command line, which is recorded.
         """
         if resume and overwrite:
             raise FedpriorError("--resume goes on with a run and --overwrite replaces it; choose one of them")
         cells = self.cells(out)
         for cell in cells:  # all of them are checked before the first one runs
             if cell.folder is not None and (run := RunFolder(cell.folder)).exists and not overwrite:
+                run.check_plain()
                 check_vacant(run, resume, overwrite)
                 run.check_same(cell.trial.config())
-        options = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
+        options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
+        options |= {} if command is None else {"command": command}
         results = Results([])
         if executor is not None:
             jobs = [job_of(cell, options) for cell in cells]

@@ -157,6 +157,7 @@ class Sweep(Study):
         done: Callable[[str, int], None] = lambda name, count: None,
         warn: Warn = lambda text: None,
         should_stop: Callable[[], bool] = lambda: False,
+        command: str | None = None,
     ) -> bool:
         """Run every cell; what is in ``out`` already is reused. False if ``should_stop`` said so.
 
@@ -174,7 +175,7 @@ class Sweep(Study):
             record = self._reused(cell, warn)
             if record is None:
                 results = Results([])
-                result = self._run_cell(cell, results, watch, warn, should_stop, {"resume": True})
+                result = self._run_cell(cell, results, watch, warn, should_stop, {"resume": True, "command": command})
                 if result is not None and not result.finished:
                     return False
                 record = RunFolder(cell.folder).record()

@@ -22,12 +22,12 @@ from fedprior.core.random import Purpose, key_for
 from fedprior.engine.round import State
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientRow, Row, Times
+from fedprior.records.schedule import Schedule
+from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientId, ClientRow, LabelCounts, Row, Times
 from fedprior.study.program import Program
 from fedprior.study.settings import NOT_RECORDED
 from fedprior.wrappers import WRAPPERS, in_force
 
-PERSONAL_POOLED = ("personal", "pooled")
 PROBED = 4  # training samples on which the model at its start is recorded
 Scores = dict[tuple[str, str], Score]  # (model, data) -> every client's own
 
@@ -75,7 +75,7 @@ class Trial:
             state, info = self.program.engine.step(state)
             finite = all(np.isfinite(float(value)) for value in info.values())
             between = time.perf_counter()
-            scores = self.evaluate(state, t) if finite and self.is_due(t) else None
+            scores = self.evaluate(state, t) if finite and self.schedule.is_due(t) else None
             if scores is not None and not scores:  # no loss would tell
                 finite = _is_finite(self.program.engine.placement.to_host(state))
             if not finite or not all(score.is_finite for score in (scores or {}).values()):
@@ -84,26 +84,11 @@ class Trial:
 
     # -- when what is evaluated ----------------------------------------------------------------------------------------
 
-    def is_due(self, t: int) -> bool:
-        """Whether round t is looked at."""
-        return t % self.program.protocol.eval_every == 0 or t == self.program.rounds
-
-    def _pooled_due(self, t: int) -> bool:
-        """Whether the personal models see the pooled test after round t."""
-        when = self.program.protocol.pooled
-        return self.is_due(t) and (when == "every" or (when == "last" and t == self.program.rounds))
-
-    def is_wanted(self, t: int, model: str, data: str) -> bool:
-        """Whether a run of this length has such a score of round t."""
-        if model in NEWCOMERS:
-            return t == self.program.rounds
-        return self._pooled_due(t) if (model, data) == PERSONAL_POOLED else self.is_due(t)
-
-    def has_rows(self, t: int) -> bool:
-        """Whether round t leaves numbers in the records; where nothing is held out, none does."""
-        program = self.program
-        joining = program.newcomers_tested and t == program.rounds
-        return self.is_due(t) and (program.is_tested or program.validator is not None or joining)
+    @property
+    def schedule(self) -> Schedule:
+        """When what is evaluated."""
+        protocol = self.program.protocol
+        return Schedule(self.program.rounds, protocol.eval_every, protocol.pooled, self.program.is_scored)
 
     def evaluate(self, state: State, t: int) -> Scores:
         """All scores of round t."""
@@ -111,7 +96,7 @@ class Trial:
         scores: Scores = {}
         if program.is_tested:
             scores |= {(model, "own"): score for model, score in program.evaluator.own(state).items()}
-            if self._pooled_due(t):
+            if self.schedule.is_pooled(t):
                 scores |= {(model, "pooled"): score for model, score in program.evaluator.pooled(state).items()}
         if program.validator is not None:
             scores |= {(model, "validation"): score for model, score in program.validator.own(state).items()}
@@ -181,9 +166,29 @@ class Trial:
             config["data_file"] = Path(task.settings.data.file).name
         if not (program.is_tested or program.newcomers_tested or program.only_validation):
             config["tested"] = False
+        if not program.is_scored:
+            config["scored"] = False
         if any(metric.info.per_class for metric in program.evaluator.metrics.values()):
             config["class_names"] = [str(name) for name in task.federation.classes]
         return config
+
+    def label_counts(self) -> LabelCounts | None:
+        """How many samples of each class every client has, newcomers included; None if that is to be left out."""
+        task = self.program.task
+        if not self.program.protocol.record_labels:
+            return None
+        clients: dict[ClientId, dict[str, list[int]]] = {}
+        for whose in (task.federation, *([] if task.newcomers is None else [task.newcomers])):
+            for part in ("train", "test", "validation"):
+                if (samples := getattr(whose, part)) is None:
+                    continue
+                owner = np.repeat(np.arange(whose.n_clients), samples.size)
+                flat = np.bincount(
+                    owner * whose.n_classes + np.asarray(samples.y), minlength=whose.n_clients * whose.n_classes
+                )
+                for client, counts in zip(whose.ids, flat.reshape(whose.n_clients, -1).tolist(), strict=True):
+                    clients.setdefault(client, {})[part] = counts
+        return LabelCounts(task.federation.classes, clients)
 
     def _revisions(self) -> dict[str, int]:
         """Which update of the method, and of each wrapper around it, the run is of."""

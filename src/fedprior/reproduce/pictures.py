@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedprior.report.figures import COLORS, new_figure, save
+from fedprior.report.canvas import COLORS, new_figure, save
 from fedprior.reproduce.convex import quadratic
 from fedprior.reproduce.rate import Curve, Table
 from fedprior.reproduce.theory import Measured, R, conditions
@@ -26,27 +26,35 @@ def _dress(axes: Axes, title: str, x: str, y: str) -> None:
 
 
 def _slope_text(curve: Curve) -> str:
+    """The slope of a curve with its interval over seeds, which one where nothing is random does not have."""
     value, low, high = (f"{round(x, 2) + 0.0:.2f}" for x in curve.slope())
-    return f"slope {value}" + (f" [{low}, {high}]" if len(curve.errors) > 1 else "")
+    n = len(curve.errors)
+    return f"slope {value}" + (f" [{low}, {high}], {n} seeds" if n > 1 else ", nothing is random")
 
 
 def _plot(axes: Axes, curve: Curve, color: str, marker: str) -> None:
     label = f"{curve.name.replace('w*', '$w^*$')}: {_slope_text(curve)}"
-    half = np.minimum(curve.half, 0.95 * curve.mean)
-    axes.errorbar(curve.x, curve.mean, yerr=half, fmt=f"-{marker}", color=color, capsize=3, markersize=4, label=label)
+    _with_bars(axes, curve.x, curve.mean, curve.half, f"-{marker}", color=color, label=label)
+
+
+def _with_bars(axes: Axes, x: Any, y: Any, half: Any, style: str, **more: Any) -> None:
+    """Points with intervals, cut where the lower end would leave a logarithmic axis."""
+    y = np.asarray(y, float)
+    below = np.minimum(half, 0.95 * y)
+    axes.errorbar(x, y, yerr=[below, np.asarray(half, float)], fmt=style, capsize=3, markersize=4, **more)
 
 
 def _note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float], **style: Any) -> None:
     axes.annotate(text, at, shift, textcoords="offset points", **{"color": GREY, "fontsize": 8, **style})
 
 
-def _reference(axes: Axes, x: np.ndarray, y: float, power: int) -> None:
-    """A grey line of a given slope, falling, named below its middle."""
+def _reference(axes: Axes, x: np.ndarray, y: float, *powers: float) -> None:
+    """Grey dashed lines of given slopes that leave one point, each named at its end."""
     ends = np.array([x.min(), x.max()], float)
-    heights = y * (ends / ends[0]) ** power
-    axes.plot(ends, heights, ":", color=GREY, zorder=1)
-    middle = (float(np.sqrt(ends.prod())), float(np.sqrt(heights.prod())))
-    _note(axes, f"slope {power}", middle, (-5, -3), ha="right", va="top")
+    for power in powers:
+        heights = y * (ends / ends[0]) ** power
+        axes.plot(ends, heights, linestyle=(0, (6, 3)), color=GREY, linewidth=1, zorder=1, label=f"_slope {power:g}")
+        _note(axes, f"slope {power:g}", (ends[1], heights[1]), (0, 3), ha="right", va="bottom")
 
 
 def rate(measured: Measured, path: Path) -> Path:
@@ -57,7 +65,7 @@ def rate(measured: Measured, path: Path) -> Path:
     sampled = [curve for curve in measured.rounds if len(curve.errors) > 1]
     for curve, color, marker in zip(sampled, COLORS, "os^", strict=False):
         _plot(left, curve, color, marker)
-    _reference(left, sampled[0].x, 0.25 * sampled[0].mean[0], -1)
+    _reference(left, sampled[0].x, 0.25 * sampled[0].mean[0], -1, -0.5)
     least = conditions(quadratic(), 1).rounds
     left.axvline(least, color=COLORS[0], linewidth=1, linestyle="--")  # of the first curve
     shown = {"xycoords": ("data", "axes fraction"), "color": COLORS[0]}
@@ -68,13 +76,13 @@ def rate(measured: Measured, path: Path) -> Path:
         _plot(middle, curve, color, marker)
         middle.plot(curve.x, curve.bounds * curve.mean[0] / curve.bounds[0], "--", color=color, linewidth=1, zorder=1)
     middle.plot([], [], "--", color=GREY, linewidth=1, label="(N/S - 1) / (N - 1), scaled to the first point")
-    _reference(middle, along[0].x, 0.4 * along[0].mean[0], -1)
+    _reference(middle, along[0].x, 0.4 * along[0].mean[0], -1, -0.5)
     middle.set_xticks(along[0].x, [str(n) for n in along[0].x])
     middle.minorticks_off()
     _dress(right, "... all clients, R = 2, $\\beta$ = 1", "rounds T", "")
     for curve in (curve for curve in measured.rounds if len(curve.errors) == 1):
         _plot(right, curve, COLORS[3], "D")
-        _reference(right, curve.x, 0.25 * curve.mean[0], -2)
+        _reference(right, curve.x, 0.25 * curve.mean[0], -2, -1)
     for axes in (left, middle, right):
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, fontsize=8)
     save(figure, path)
@@ -88,14 +96,15 @@ def _against_lambda(axes: Axes, table: Table) -> None:
     shown = (
         ("eta = 0", "identity mean", COLORS[0], "-o"),
         ("bound", "its bound", COLORS[0], ":"),
-        ("noisy", "5 steps on batches of 2", COLORS[4], "-s"),
+        ("noisy", "5 steps on batches of 2, mean and 95 %", COLORS[4], "-s"),
         (stepped, rf"lg, $\eta_\alpha$ = {stepped.split()[-1]}", COLORS[1], "-^"),
         (f"bound, {stepped}", "its bound", COLORS[1], ":"),
     )
     for key, label, color, style in shown:
-        axes.plot(lam, [row[key] for row in table], style, color=color, markersize=4, label=label)
+        half = [row.get(f"{key} ±95 %", 0.0) for row in table]
+        _with_bars(axes, lam, [row[key] for row in table], half, style, color=color, label=label)
     large = np.array([row["lambda"] for row in table if row["lambda"] >= 10])
-    _reference(axes, large, 0.2 * next(row["eta = 0"] for row in table if row["lambda"] == large[0]), -2)
+    _reference(axes, large, 0.2 * next(row["eta = 0"] for row in table if row["lambda"] == large[0]), -2, -1)
 
 
 def _against_eta(axes: Axes, table: Table) -> None:

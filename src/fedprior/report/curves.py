@@ -65,7 +65,8 @@ def _curves(variant: str, seeds: Seeds, metric: str, takes: float) -> list[Curve
         by_seed = [each.get((model, "own", "weighted"), {}) for each in series]
         rounds = sorted(set.intersection(*(set(curve) for curve in by_seed)))
         values = np.array([[curve[t] for t in rounds] for curve in by_seed])
-        if not rounds or any(np.array_equal(values.mean(0), curve.mean) for curve in drawn):
+        values = np.where(np.isfinite(values), values, np.nan)  # a gap, where a loss is beyond all numbers
+        if not rounds or any(np.array_equal(values.mean(0), curve.mean, equal_nan=True) for curve in drawn):
             continue
         spread = values.std(0, ddof=1) if len(values) > 1 else None
         x = takes * np.array(rounds, float)
@@ -111,8 +112,8 @@ def coinciding(curves: Sequence[Curve], height: float) -> list[list[Curve]]:
     """Groups of curves of which each but one would be hidden behind another; ``height`` is that of the axis."""
     groups: list[list[Curve]] = []
     for curve in curves:
-        group = next((group for group in groups if _apart(group[0], curve) <= HIDDEN * height), None)
-        if group is None or curve.local != group[0].local:
+        near = (g for g in groups if g[0].local == curve.local and _apart(g[0], curve) <= HIDDEN * height)
+        if (group := next(near, None)) is None:
             groups.append([curve])
         else:
             group.append(curve)

@@ -93,9 +93,7 @@ def _draw(axes: Axes, curve: Curve, style: int, place: tuple[int, int] = (0, 1),
     look = {"color": color, "linewidth": width, "zorder": 2 if curve.local else 3, "label": curve.label}
     axes.plot(curve.x, curve.mean, linestyle=dashes, dash_capstyle="butt", **{**look, **marker, **more})
     if curve.spread is not None and len(curve.x) == 1:  # a band needs two rounds
-        axes.errorbar(
-            curve.x, curve.mean, yerr=curve.spread, fmt="none", ecolor=color, capsize=4, clip_on=False, zorder=1
-        )
+        axes.errorbar(curve.x, curve.mean, yerr=curve.spread, fmt="none", ecolor=color, capsize=4, zorder=1)
     elif curve.spread is not None:
         band = (curve.mean - curve.spread, curve.mean + curve.spread)
         strength = 0.16 if curve.model == "personal" else 0.07

@@ -39,7 +39,7 @@ def sweep_picture(
     """
     sweeps = {method: sweep for method, sweep in sweeps.items() if sweep["cells"][0]["setting"]}
     columns = 1 + max((len(sweep["cells"][0]["setting"]) for sweep in sweeps.values()), default=1)
-    tall = [3.0 if len(sweep["cells"][0]["setting"]) == 1 else 3.9 for sweep in sweeps.values()] or [3.0]
+    tall = [3.4 if len(sweep["cells"][0]["setting"]) == 1 else 3.9 for sweep in sweeps.values()] or [3.4]
     figure = new_figure(1.8 + 2.1 * max(columns, 3), sum(tall))
     panels = figure.subplots(len(tall), 1, squeeze=False, height_ratios=tall)[:, 0]
     if not sweeps:
@@ -127,7 +127,7 @@ def _line_panel(axes: Axes, sweep: Mapping[str, Any], info: MetricInfo) -> None:
         literal(key)
         + (" (log scale)" if scale == "log" else " (evenly spaced)" if scale == "names" and not named else "")
     )
-    axes.set_ylabel(f"validation {info.label}{better}{over}", fontsize=9)
+    axes.set_ylabel(f"validation {info.label}{better}{over}", fontsize=8.5)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 

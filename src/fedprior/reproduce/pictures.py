@@ -14,6 +14,7 @@ from fedprior.reproduce.theory import Measured, R, conditions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 GREY = "#777777"
 
@@ -57,7 +58,7 @@ def _reference(axes: Axes, x: np.ndarray, y: float, *powers: float) -> None:
         _note(axes, f"slope {power:g}", (ends[1], heights[1]), (0, 3), ha="right", va="bottom")
 
 
-def rate(measured: Measured, path: Path) -> Path:
+def rate(measured: Measured) -> Figure:
     """The error against T with sampled clients, against N, and against T with all of them."""
     figure = new_figure(13, 4.6)
     left, middle, right = figure.subplots(1, 3, width_ratios=(4, 3, 3))
@@ -85,8 +86,7 @@ def rate(measured: Measured, path: Path) -> Path:
         _reference(right, curve.x, 0.25 * curve.mean[0], -2, -1)
     for axes in (left, middle, right):
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, fontsize=8)
-    save(figure, path)
-    return path
+    return figure
 
 
 def _against_lambda(axes: Axes, table: Table) -> None:
@@ -124,7 +124,7 @@ def _against_eta(axes: Axes, table: Table) -> None:
     _note(axes, r"$\eta$ = 0", (0.99, plain), (0, -10), xycoords=("axes fraction", "data"), ha="right")
 
 
-def radius(measured: Measured, path: Path) -> Path:
+def radius(measured: Measured) -> Figure:
     """The personal models' distance against lambda and eta."""
     figure = new_figure(11, 4.8)
     left, right = figure.subplots(1, 2)
@@ -132,31 +132,44 @@ def radius(measured: Measured, path: Path) -> Path:
     _against_eta(right, measured.meta)
     for axes in (left, right):
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, fontsize=8, ncols=2)
-    save(figure, path)
-    return path
+    return figure
 
 
-def step(measured: Measured, path: Path) -> Path:
+def step(measured: Measured) -> Figure:
     """The error against the step, and where the bound lies."""
     setting = quadratic()
     limits = {"the theorem's bound": conditions(setting, R).bound, "$2R / L_F$": 2 * R / setting.l_envelope}
     figure = new_figure(6.6, 4.2)
     axes = figure.add_subplot()
-    _dress(axes, f"Theorem 1: the step, with S = N and R = {R}", r"$\tilde\alpha_m$", r"$F(w^{(300)}) - F(w^*)$")
+    _dress(
+        axes,
+        f"Theorem 1: the step, with S = N and R = {R} (nothing is random)",
+        r"$\tilde\alpha_m$",
+        r"$F(w^{(300)}) - F(w^*)$",
+    )
     shown = [row for row in measured.steps if row["error"] < 1e6]
-    axes.plot([r["step"] for r in shown], [max(r["error"], 1e-20) for r in shown], "-o", color=COLORS[0], markersize=4)
-    for color, (name, x), side in zip((COLORS[1], COLORS[2]), limits.items(), ("left", "right"), strict=True):
-        axes.axvline(x, color=color, linestyle="--")
+    x, y = np.array([r["step"] for r in shown]), np.array([max(r["error"], 1e-20) for r in shown])
+    axes.plot(x, y, "-o", color=COLORS[0], markersize=4)
+    if (best := int(y.argmin())) < len(x) - 1:
+        _reference(axes, x[best:], 0.3 * y[best], 2)  # of client drift
+    for color, (name, limit), side in zip((COLORS[1], COLORS[2]), limits.items(), ("left", "right"), strict=True):
+        axes.axvline(limit, color=color, linestyle="--")
         shift = (4 if side == "left" else -4, 0)
-        _note(axes, f"{name} = {x:.2g}", (x, 0.02), shift, xycoords=("data", "axes fraction"), ha=side, color=color)
-    save(figure, path)
-    return path
+        _note(
+            axes,
+            f"{name} = {limit:.2g}",
+            (limit, 0.02),
+            shift,
+            xycoords=("data", "axes fraction"),
+            ha=side,
+            color=color,
+        )
+    return figure
 
 
 def draw(measured: Measured, folder: Path) -> list[Path]:
-    """The three pictures."""
-    return [
-        rate(measured, folder / "theory-rate.png"),
-        radius(measured, folder / "theory-radius.png"),
-        step(measured, folder / "theory-step.png"),
-    ]
+    """Save the three pictures."""
+    paths = {folder / f"theory-{part.__name__}.png": part for part in (rate, radius, step)}
+    for path, part in paths.items():
+        save(part(measured), path)
+    return list(paths)

@@ -131,6 +131,11 @@ def test_methods_that_coincide_stay_visible() -> None:
     assert (dash, (mh_start - other_start) % (dash + gap)) == (gap, gap)  # one is in the gaps of the other
     nearly = figures.learning_curves("task", {**runs, "pfedme": {0: curve(near, "pfedme")}})
     assert list(ends(nearly)) == ["local", "mh ≈ pfedme", "ditto"]
+    once = {**dict.fromkeys(range(1, 9), 50.0), 9: 90.0}
+    for t, name in ((4, "mh ≈ pfedme"), (9, "mh")):  # apart for a moment, and where it matters
+        other = {0: curve({**once, t: once[t] + 5}, "pfedme")}
+        pair = figures.learning_curves("task", {**runs, "mh": {0: curve(once)}, "pfedme": other})
+        assert name in ends(pair)
 
 
 def test_one_seed_has_no_band() -> None:

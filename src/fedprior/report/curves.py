@@ -15,7 +15,7 @@ from fedprior.records.spending import BUDGETS, spending
 from fedprior.report.canvas import literal
 
 EXACT = 1e-9  # what rounding may change of a mean over seeds
-HIDDEN = 0.01  # curves as near as this, in parts of the axis, hide one another
+HIDDEN = 0.015  # curves as near as this, in parts of the axis, hide one another
 
 
 class Curve(NamedTuple):
@@ -121,16 +121,16 @@ def coinciding(curves: Sequence[Curve], height: float) -> list[list[Curve]]:
 
 
 def _apart(one: Curve, other: Curve) -> float:
-    """How far two curves are from each other nearly everywhere."""
-    x = np.intersect1d(one.x, other.x)
-    if len(x) < max(len(one.x), len(other.x)):
+    """How far two curves are from each other over most of their length, and at their ends."""
+    if len(one.x) != len(other.x) or not np.allclose(one.x, other.x):
         return np.inf
-    return float(np.quantile(np.abs(one.mean - other.mean), 0.9))
+    between = np.abs(one.mean - other.mean)
+    return float(max(np.quantile(between, 0.75), between[-1]))
 
 
 def joined(group: Sequence[Curve]) -> str:
     """The names of curves that coincide: "=" where they are equal, "≈" where they are only as near as their lines."""
-    equal = all(_apart(group[0], curve) <= EXACT and group[0].mean[-1] == curve.mean[-1] for curve in group)
+    equal = all(np.abs(group[0].mean - curve.mean).max() <= EXACT for curve in group)
     names = [curve.label for curve in group]
     if len(group) > 1 and all(curve.model == "global" for curve in group):
         names = [*(name.removesuffix(", global") for name in names[:-1]), names[-1]]

@@ -109,7 +109,11 @@ def test_one_that_fails_is_named_off_the_axis(sign: int) -> None:
     low, high = axes.get_ylim()
     assert all(low <= better + sign * k <= high for k in range(4))
     assert not low <= better - sign * 50 <= high
+    assert high - low < 1.6 * 3  # the one that fails does not squeeze the others
     assert f"bad\n{'40.00' if sign == 1 else '51.000'}, off the axis" in ends(figure)
+    more = {f"n{k}": runs["m0"] for k in range(8)} | runs
+    panels = panels_of(figures.learning_curves("task", more, metric=metric))
+    assert [axes.get_title(loc="left") for axes in panels if axes.texts] == ["bad"]  # whose panel would be empty
 
 
 def test_methods_that_coincide_stay_visible() -> None:

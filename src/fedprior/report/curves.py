@@ -88,23 +88,23 @@ def _across(curves: list[Curve]) -> list[Curve]:
 def visible(curves: Sequence[Curve], info: MetricInfo) -> tuple[float, float]:
     """The part of the axis that is shown: from the best value of any round to somewhat beyond the worst end.
 
-    An end that lies farther from all the others than one and a half times their range is left out of this, up to a quarter
-    of them: to show one method that fails, the differences between all others would vanish.
+    An end that lies farther below the lower quartile of all ends than one and a half times the way from there to the best is
+    left out of this: to show a method that fails, the differences between all others would vanish.
     """
     sign = 1 if info.higher_is_better else -1
     good = [sign * curve.mean[np.isfinite(curve.mean)] for curve in curves]
-    ends = sorted(float(each[-1]) for each in good if len(each))
-    if not ends:
+    good = [each for each in good if len(each)]
+    if not good:
         return 0.0, 1.0
-    best = max(float(each.max()) for each in good if len(each))
-    for _ in range(len(ends) // 4):
-        if ends[1] - ends[0] > 1.5 * (best - ends[1]):
-            ends.pop(0)
+    ends = np.array([each[-1] for each in good])
+    best, quartile = max(float(each.max()) for each in good), float(np.quantile(ends, 0.25))
     least = 2.0 if info.unit == "%" else 0.02 * max(abs(best), 1e-6)
-    span = max(best - ends[0], least)
-    late = min(float(each[len(each) // 2 :].min()) for each in good if len(each))
-    worst = max(min(late, ends[0] - 0.4 * span), ends[0] - 1.5 * span)  # the second half too, if it is not far below
-    low, high = sorted((sign * worst, sign * (best + 0.1 * span)))
+    shown = ends >= quartile - 1.5 * max(best - quartile, least)
+    worst = float(ends[shown].min())
+    span = max(best - worst, least)
+    late = min(float(each[len(each) // 2 :].min()) for each, kept in zip(good, shown, strict=True) if kept)
+    edge = max(min(late, worst - 0.4 * span), worst - 1.5 * span)  # the second half too, if it is not far below
+    low, high = sorted((sign * edge, sign * (best + 0.1 * span)))
     return (max(low, 0.0), min(high, 100.5)) if info.unit == "%" else (low, high)
 
 

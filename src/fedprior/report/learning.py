@@ -46,7 +46,7 @@ def learning_curves(
         title += f"\nnot shown, since they diverged: {', '.join(literal(name, 28) for name in diverged)}"
     better = "" if info.higher_is_better else "; lower is better"
     label = f"{info.label.replace('_', ' ')} on own test samples,\nweighted by samples{better}"
-    few = len(by_variant) <= len(COLORS)
+    few = len(by_variant) <= len(COLORS) or not curves
     figure = _together(curves, title, label, along, info) if few else _in_panels(curves, title, label, along, info)
     return save(figure, path)
 
@@ -172,6 +172,7 @@ def _in_panels(curves: list[Curve], title: str, label: str, along: str, info: Me
     panels = list(grid.flat)[: len(variants)]
     for empty in list(grid.flat)[len(variants) :]:
         empty.set_visible(False)
+    low, high = visible(curves, info)
     for axes, variant in zip(panels, variants, strict=True):
         own = [curve for curve in curves if curve.variant == variant]
         for other in curves:
@@ -182,12 +183,16 @@ def _in_panels(curves: list[Curve], title: str, label: str, along: str, info: Me
         for curve in own:
             _draw(axes, curve, 0 if curve.model == "personal" else 1, label=curve.model, markersize=3.5)
         axes.set_title(literal(variant, 24), fontsize=9, loc="left")
-        axes.set_title(format_value(float(own[-1].mean[-1]), info), fontsize=8, loc="right", color=INK)
+        end = float(own[-1].mean[-1])
+        axes.set_title(format_value(end, info), fontsize=8, loc="right", color=INK)
+        if not low <= end <= high:
+            axes.text(0.5, 0.08, "off the axis", transform=axes.transAxes, ha="center", fontsize=8, color=INK)
+        axes.set_ylim(low, high)
         _dress(axes, along)
-    if panels:
-        panels[0].set_ylim(*visible(curves, info))
     _explain_styles(figure, curves)
-    figure.supxlabel(along, fontsize=10)
+    figure.supxlabel(along, fontsize=10, x=0.99, ha="right")
     figure.supylabel(label, fontsize=10)
-    figure.suptitle(f"{title}; on the right of a name: where it ends", fontsize=12, x=0.01, ha="left")
+    first, *more = title.splitlines()
+    first += "; on the right of a name: where it ends"
+    figure.suptitle("\n".join((first, *more)), fontsize=12, x=0.01, ha="left")
     return figure

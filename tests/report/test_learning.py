@@ -128,11 +128,17 @@ def test_methods_that_coincide_stay_visible() -> None:
     figure = figures.learning_curves("task", runs)
     assert list(ends(figure)) == ["local", "mh = pfedme", "ditto"]
     (axes,) = panels_of(figure)
-    patterns = {line.get_label(): line._unscaled_dash_pattern for line in axes.lines}
-    (mh_start, mh_dashes), (other_start, other_dashes) = patterns["mh"], patterns["pfedme"]
-    assert mh_dashes == other_dashes
-    dash, gap = mh_dashes
-    assert (dash, (mh_start - other_start) % (dash + gap)) == (gap, gap)  # one is in the gaps of the other
+    lines = {line.get_label(): line for line in axes.lines}
+    assert (lines["mh"].get_linestyle(), lines["pfedme"].get_linestyle()) == (
+        "-",
+        "--",
+    )  # seen through the gaps of the other
+    assert lines["mh"].get_zorder() < lines["pfedme"].get_zorder()
+    assert lines["mh"].get_color() != lines["pfedme"].get_color()
+    useless = figures.learning_curves("task", {"local": {0: curve(same, "local")}, "fedu": {0: curve(same, "fedu")}})
+    assert list(ends(useless)) == ["fedu = local"]
+    fedu, local = panels_of(useless)[0].lines
+    assert (local.get_label(), fedu.get_zorder() < local.get_zorder()) == ("local", True)  # not hidden
     nearly = figures.learning_curves("task", {**runs, "pfedme": {0: curve(near, "pfedme")}})
     assert list(ends(nearly)) == ["local", "mh ≈ pfedme", "ditto"]
     once = {**dict.fromkeys(range(1, 9), 50.0), 9: 90.0}

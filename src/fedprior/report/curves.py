@@ -112,12 +112,12 @@ def coinciding(curves: Sequence[Curve], height: float) -> list[list[Curve]]:
     """Groups of curves of which each but one would be hidden behind another; ``height`` is that of the axis."""
     groups: list[list[Curve]] = []
     for curve in curves:
-        near = (g for g in groups if g[0].local == curve.local and _apart(g[0], curve) <= HIDDEN * height)
+        near = (group for group in groups if _apart(group[0], curve) <= HIDDEN * height)
         if (group := next(near, None)) is None:
             groups.append([curve])
         else:
             group.append(curve)
-    return groups
+    return [sorted(group, key=lambda curve: curve.local) for group in groups]  # the reference is drawn on top
 
 
 def _apart(one: Curve, other: Curve) -> float:

@@ -73,12 +73,12 @@ def _together(curves: list[Curve], title: str, label: str, along: str, info: Met
 
 
 def _draw(axes: Axes, curve: Curve, style: int, place: tuple[int, int] = (0, 1), **more: Any) -> None:
-    """One curve; of n that coincide, the k-th has every n-th dash, so that all of them are seen."""
+    """One curve; of n that coincide, the first is drawn as ever and each other over it with every n-th dash."""
     color = INK if curve.local else COLORS[style]
     k, n = place
     if curve.local:
         dashes: Any = DASH_DOTTED
-    elif n == 1:
+    elif k == 0:
         dashes = "-" if curve.model == "personal" else DASHED
     else:
         dash, step = (7.0, 7.0) if curve.model == "personal" else (3.5, 5.1)
@@ -90,7 +90,12 @@ def _draw(axes: Axes, curve: Curve, style: int, place: tuple[int, int] = (0, 1),
     elif curve.local:
         marker = {}
     width = 1.8 if curve.model == "personal" and not curve.local else 1.2
-    look = {"color": color, "linewidth": width, "zorder": 2 if curve.local else 3, "label": curve.label}
+    look = {
+        "color": color,
+        "linewidth": width,
+        "zorder": 2 if curve.local and k == 0 else 3 + k / n,
+        "label": curve.label,
+    }
     axes.plot(curve.x, curve.mean, linestyle=dashes, dash_capstyle="butt", **{**look, **marker, **more})
     if curve.spread is not None and len(curve.x) == 1:  # a band needs two rounds
         axes.errorbar(curve.x, curve.mean, yerr=curve.spread, fmt="none", ecolor=color, capsize=4, zorder=1)
@@ -179,14 +184,15 @@ def _in_panels(curves: list[Curve], title: str, label: str, along: str, info: Me
             if other.model == "personal" and not other.local:
                 axes.plot(other.x, other.mean, color=FAINT, linewidth=0.8, zorder=1)
             elif other.local and other.variant != variant:
-                _draw(axes, other._replace(spread=None), 0, linewidth=1.0)
+                _draw(axes, other._replace(spread=None), 0, linewidth=1.0, zorder=4)
         for curve in own:
             _draw(axes, curve, 0 if curve.model == "personal" else 1, label=curve.model, markersize=3.5)
         axes.set_title(literal(variant, 24), fontsize=9, loc="left")
         end = float(own[-1].mean[-1])
         axes.set_title(format_value(end, info), fontsize=8, loc="right", color=INK)
         if not low <= end <= high:
-            axes.text(0.5, 0.08, "off the axis", transform=axes.transAxes, ha="center", fontsize=8, color=INK)
+            edge = 0.08 if info.higher_is_better else 0.86
+            axes.text(0.5, edge, "off the axis", transform=axes.transAxes, ha="center", fontsize=8, color=INK)
         axes.set_ylim(low, high)
         _dress(axes, along)
     _explain_styles(figure, curves)

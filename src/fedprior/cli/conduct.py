@@ -144,7 +144,8 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
             summaries[task.name] |= {"tested": False, "validation": untested[task.name].validation}
     for name, rows in results.summary(warn).items():
         summaries[name]["results"] = rows
-        results.curves("accuracy" if of_classes else metric, name, folder / name / "curves.png")
+        diverged = [cell.variant for cell in study.cells() if cell.task == name] if results.diverged else []
+        results.curves("accuracy" if of_classes else metric, name, folder / name / "curves.png", diverged)
     texts = {name: json.dumps(summary, indent=1) for name, summary in summaries.items()}
     for name, text in texts.items():
         write_text(folder / name / "summary.json", text + "\n")

@@ -39,7 +39,8 @@ def partition(
     parts = split_source(source, file.task.partition)
     numbers = statistics(parts, source.n_classes)
     if plot is not None:
-        replace_file(plot, lambda p: picture(parts, source.n_classes, p, file.task.name))
+        title = f"{file.task.name}, {file.task.partition['kind']}"
+        replace_file(plot, lambda p: picture(parts, source.n_classes, p, title, source.class_names))
     if as_json:
         sys.stdout.write(json.dumps(numbers, indent=1) + "\n")
         return

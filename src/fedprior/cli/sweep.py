@@ -98,7 +98,7 @@ def sweep(
         }
         for name in study.candidates
     }
-    figures.parallel_coordinates(opened.name, summaries, f"{chosen_by}; seeds: {seeds}", picture)
+    figures.sweep_picture(opened.name, summaries, f"{chosen_by}; seeds: {seeds}", picture)
     everything: dict[str, Any] = {
         "task": opened.name,
         "seeds": study.seeds,

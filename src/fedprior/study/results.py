@@ -147,8 +147,17 @@ class Results:
             raise FedpriorError(f"there are no runs to show{self._why_none()}")
         return layouts.task_table(summary.over_tasks(summaries, choice=round, metric=metric))
 
-    def curves(self, metric: str = "accuracy", task: str | None = None, path: Path | None = None) -> Figure | None:
-        """The learning curves of a task (the first, if none is named), drawn or saved."""
+    def curves(
+        self,
+        metric: str = "accuracy",
+        task: str | None = None,
+        path: Path | None = None,
+        diverged: Iterable[str] = (),
+    ) -> Figure | None:
+        """The learning curves of a task (the first, if none is named), drawn or saved.
+
+        Rows of which every recorded run diverged are named in the picture, and so are those of ``diverged``.
+        """
         from fedprior.report import figures
 
         groups = self.groups()
@@ -157,7 +166,9 @@ class Results:
         name = next(iter(groups)) if task is None else task
         if name not in groups:
             raise unknown("task", name, groups)
-        return figures.learning_curves(name, groups[name], metric=metric, path=path)
+        lost = [r.variant for r in self.records if r.task == name and r.status is Status.DIVERGED]
+        absent = [variant for variant in dict.fromkeys([*lost, *diverged]) if variant not in groups[name]]
+        return figures.learning_curves(name, groups[name], metric=metric, path=path, diverged=absent)
 
     def _why_none(self) -> str:
         untested = any(not record.is_tested for record in self.records)

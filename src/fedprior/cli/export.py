@@ -34,9 +34,12 @@ def export(
             "--output", "-o", help="The file (default: model.safetensors), or with --all the folder (models)."
         ),
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The task's file of samples, if it was moved since.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
 ) -> None:
-    """Save a model of a run, to be used with fedprior.load(...).predict(x).
+    """Save a model of a run, to be used by `fedprior predict` or, in Python, fedprior.load(...).predict(x).
 
     A personal model is the one that was scored, and a client that was held out
     of training joins for it. The run's data must be at hand, and be the same as
@@ -54,7 +57,7 @@ def export(
         raise FedpriorError(f"{target} is there already; --overwrite replaces it, -o names another place")
     from fedprior.study.export import client_called, export_all, open_run
 
-    result = open_run(run)
+    result = open_run(run, data)
     for text in result.warnings:
         warn(text)
     if every:

@@ -24,8 +24,11 @@ IN_PYTHON = "save its models in Python: fp.run(task, ..., out=..., resume=True),
 INDEX = "index.json"
 
 
-def open_run(folder: Path) -> Result:
-    """The run in a folder with its newest state; what it was made from must be the same as then, as for a resume."""
+def open_run(folder: Path, data: Path | None = None) -> Result:
+    """The run in a folder with its newest state; what it was made from must be the same as then, as for a resume.
+
+    ``data``: where the file of samples is now, if the run's task has one and it was moved.
+    """
     from fedprior.study.program import Program
     from fedprior.study.results import Result
     from fedprior.study.trial import Trial
@@ -33,9 +36,9 @@ def open_run(folder: Path) -> Result:
     run = RunFolder(folder)
     if not run.exists:
         raise FedpriorError(f"{folder} holds no run; name the folder of one: OUT/<task>/<row>/<seed>")
-    recorded = run.config["run"]
+    recorded, file = run.config["run"], data or run.config.get("data_file")
     try:
-        task, variant = _task(folder, recorded), _variant(folder, recorded)
+        task, variant = _task(folder, recorded, file), _variant(folder, recorded)
         program = Program(task, variant, data=tuple(recorded.get("numbers_as_data", ())))
         trial = Trial(program, int(recorded["seed"]))
     except (KeyError, TypeError) as error:
@@ -51,13 +54,18 @@ def open_run(folder: Path) -> Result:
     return Result(trial, engine.placement.from_host(host), run, warnings=warnings)
 
 
-def _task(folder: Path, recorded: dict[str, Any]) -> Task:
+def _task(folder: Path, recorded: dict[str, Any], file: Path | str | None) -> Task:
     from fedprior.study.settings import read
     from fedprior.study.task import open_task
 
-    if recorded["task"]["data"]["source"] == "arrays":
+    settings = dict(recorded["task"])
+    if settings["data"].get("source") == "arrays":
         raise FedpriorError(f"{folder} holds a run of arrays, which only your program has; {IN_PYTHON}")
-    return open_task(read({**recorded["task"], **recorded["protocol"]}))
+    if settings["data"].get("source") is None:
+        if not Path(str(file)).exists():
+            raise FedpriorError(f"the file of samples of {folder}, {file}, is not there; say where it is: --data FILE")
+        settings["data"] = {**settings["data"], "file": str(file)}
+    return open_task(read({**settings, **recorded["protocol"]}))
 
 
 def _variant(folder: Path, recorded: dict[str, Any]) -> Variant:

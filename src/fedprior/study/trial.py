@@ -163,7 +163,7 @@ class Trial:
             "cost": program.recorded_cost,
         }
         if task.settings.data.file is not None:  # it may be moved: what it holds is what counts
-            config["data_file"] = Path(task.settings.data.file).name
+            config["data_file"] = task.settings.data.file
         if not (program.is_tested or program.newcomers_tested or program.only_validation):
             config["tested"] = False
         if not program.is_scored:

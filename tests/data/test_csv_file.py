@@ -37,7 +37,7 @@ def refused(folder: Path, text: str | bytes, wanted: Columns = SITE, name: str =
         "\ufeffsite,age,dose\r\nA,1,0.5\r\nB,2,-1e3\r\n",  # as Excel writes it
         "site;age;dose\nA;1;0.5\nB;2;-1e3",
         "\n site , age,dose \n\nA, 1 ,0.5\n , ,\n,,\nB, 2,-1000\n\n",  # spaces and empty lines
-        '"site","age","dose"\n"A","1","0.5"\n"B",2,-1000.0\n',
+        '"site","\nage\n","dose"\n"A","1","0.5"\n"B",2,-1000.0\n',
     ],
 )
 def test_what_is_read(text: str, tmp_path: Path) -> None:
@@ -114,6 +114,7 @@ def test_further_columns_that_hold_no_numbers_are_named(tmp_path: Path) -> None:
         ("site,age\nA,1\nB,2,3\n", "line 3 of visits.csv has 3 entries"),
         ("sites,age\nA,1\n", "unknown column of visits.csv 'site' (did you mean 'sites'?); valid: age, sites"),
         ("site\nA\n", "no column of visits.csv is left to learn from; it has 'site'"),
+        ("site,\x1b[31mage\nA,1\n", "the name of column 2 of visits.csv, '\\x1b[31mage', holds what cannot be printed"),
         ("site,,age\nA,1,2\n", "column 2 of visits.csv has no name; name it in the first line"),
         ("site,age,age\nA,1,2\n", "columns 2 and 3 of visits.csv are all called 'age'; rename them"),
         (

@@ -86,7 +86,7 @@ def _labels(table: Table, column: str) -> npt.NDArray[Any]:
     for k, value in enumerate(values):
         if isinstance(value, int) and abs(value) >= 2**31:
             raise FedpriorError(
-                f"column '{column}' of {table.where} has {value} in {table.place(k)}; call classes by smaller numbers, or by texts"
+                f"column '{column}' of {table.where} has {value} in {table.place(k)}; give classes smaller numbers or texts"
             )
     labels = np.array(values)
     named_labels(labels, None, table.place)  # names the row of a label that is far from the others

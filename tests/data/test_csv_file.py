@@ -153,9 +153,9 @@ def test_a_large_file_takes_seconds_and_little_memory(tmp_path: Path) -> None:
     row = "A," + ",".join(f"{k}.25" for k in range(100)) + "\n"
     path.write_text("site," + ",".join(f"f{k}" for k in range(100)) + "\n" + row * 100_000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begun = time.perf_counter()
+    begun = time.process_time()
     read = read_csv(path, SITE)
-    assert time.perf_counter() - begun < 20  # 4 seconds, where nothing else runs
+    assert time.process_time() - begun < 20  # 4 seconds, where nothing else runs
     assert read.x.shape == (100_000, 100)
     assert read.x[-1, :3].tolist() == [0.25, 1.25, 2.25]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kB; the array itself has 40,000

@@ -53,6 +53,7 @@ def test_a_source(tmp_path: Path) -> None:
         (["-3", "0"], (-3, 0)),
         (["St. C", "=SUM(A1)"], ("St. C", "=SUM(A1)")),
         (["only one"], ("only one",)),
+        (["1", "9" * 5000], ("1", "9" * 5000)),
     ],
 )
 def test_clients_are_called_what_their_owner_calls_them(

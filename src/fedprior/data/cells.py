@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fedprior.errors import FedpriorError
 
 MISSING = {"", "na", "n/a", "nan", "null", "#n/a"}  # in small letters
-WHOLE = re.compile(r"0|-?[1-9][0-9]*")  # "007" is a name
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # "007" is a name, and so is what has more digits than 64 bits hold
 _SEPARATED = re.compile(r"[-+]?(?=.*\d)[\d.,'\u2019_\s]+([eE][-+]?\d+)?")  # of what `float` does not read
 _LARGEST = float(np.finfo(np.float32).max)
 

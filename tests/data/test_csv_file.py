@@ -37,7 +37,7 @@ def refused(folder: Path, text: str | bytes, wanted: Columns = SITE, name: str =
         "\ufeffsite,age,dose\r\nA,1,0.5\r\nB,2,-1e3\r\n",  # as Excel writes it
         "site;age;dose\nA;1;0.5\nB;2;-1e3",
         "\n site , age,dose \n\nA, 1 ,0.5\n , ,\n,,\nB, 2,-1000\n\n",  # spaces and empty lines
-        '"site","age","dose"\n"A","1","0.5"\n"B",2,-1000.0\n',
+        '"site","\nage\n","dose"\n"A","1","0.5"\n"B",2,-1000.0\n',
     ],
 )
 def test_what_is_read(text: str, tmp_path: Path) -> None:
@@ -114,6 +114,7 @@ def test_further_columns_that_hold_no_numbers_are_named(tmp_path: Path) -> None:
         ("site,age\nA,1\nB,2,3\n", "line 3 of visits.csv has 3 entries"),
         ("sites,age\nA,1\n", "unknown column of visits.csv 'site' (did you mean 'sites'?); valid: age, sites"),
         ("site\nA\n", "no column of visits.csv is left to learn from; it has 'site'"),
+        ("site,\x1b[31mage\nA,1\n", "the name of column 2 of visits.csv, '\\x1b[31mage', holds what cannot be printed"),
         ("site,,age\nA,1,2\n", "column 2 of visits.csv has no name; name it in the first line"),
         ("site,age,age\nA,1,2\n", "columns 2 and 3 of visits.csv are all called 'age'; rename them"),
         (
@@ -152,9 +153,9 @@ def test_a_large_file_takes_seconds_and_little_memory(tmp_path: Path) -> None:
     row = "A," + ",".join(f"{k}.25" for k in range(100)) + "\n"
     path.write_text("site," + ",".join(f"f{k}" for k in range(100)) + "\n" + row * 100_000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begun = time.perf_counter()
+    begun = time.process_time()
     read = read_csv(path, SITE)
-    assert time.perf_counter() - begun < 20  # 4 seconds, where nothing else runs
+    assert time.process_time() - begun < 20  # 4 seconds, where nothing else runs
     assert read.x.shape == (100_000, 100)
     assert read.x[-1, :3].tolist() == [0.25, 1.25, 2.25]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kB; the array itself has 40,000

@@ -53,6 +53,7 @@ def test_a_source(tmp_path: Path) -> None:
         (["-3", "0"], (-3, 0)),
         (["St. C", "=SUM(A1)"], ("St. C", "=SUM(A1)")),
         (["only one"], ("only one",)),
+        (["1", "9" * 5000], ("1", "9" * 5000)),
     ],
 )
 def test_clients_are_called_what_their_owner_calls_them(
@@ -87,6 +88,7 @@ def test_labels_keep_their_names(labels: list[str], names: tuple[Any, ...] | Non
         ({"labels": list("abcdefgh")}, "holds 8 different labels in 8 rows; name the column of classes as data.label"),
         ({"labels": ["0", "1", "2", "9999999"]}, r"label 9999999 of line 5 is far from the others \(0, 1, 2, \.\.\.\)"),
         ({"split": "part", "parts": ["train", "dev"]}, "column 'part' of visits.csv says 'dev' in line 3; valid: train and"),
+        ({"labels": ["0", str(2**40)]}, "column 'diagnosis' of visits.csv has 1099511627776 in line 3; give classes"),
         ({"split": "part", "parts": ["train", "1"]}, "says '1' in line 3"),
         ({"split": "part", "parts": ["train", ""]}, "4 missing values in column 'part'"),
     ],

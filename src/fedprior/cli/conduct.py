@@ -159,5 +159,5 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
         if summary["results"]:
             print_table(layouts.run_table(name, summary["results"], "last", metric))
             print_line(f"curves: {folder / name / 'curves.png'}    records: {folder / name}")
-    if len(texts) > 1 and not of_classes and results.records:
+    if sum(bool(summary["results"]) for summary in summaries.values()) > 1 and not of_classes:
         print_table(results.table(metric=metric))

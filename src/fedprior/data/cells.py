@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fedprior.errors import FedpriorError
 
 MISSING = {"", "na", "n/a", "nan", "null", "#n/a"}  # in small letters
-WHOLE = re.compile(r"0|-?[1-9][0-9]*")  # "007" is a name
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # "007" is a name, and so is what has more digits than 64 bits hold
 _SEPARATED = re.compile(r"[-+]?(?=.*\d)[\d.,'\u2019_\s]+([eE][-+]?\d+)?")  # of what `float` does not read
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -50,9 +50,9 @@ class Faults:
             return
         column, kinds = next(iter(self.found.items()))
         kind = next(kind for kind in self.KINDS if kind in kinds)
-        fault, in_column = kinds[kind], f"column '{column}' of {where}"
+        fault, in_column = kinds[kind], f"column {column!r} of {where}"
         at, number = place(fault.row), f"{fault.entries:,} such entr{'ies' if fault.entries > 1 else 'y'}"
-        others = [f"'{name}'" for name in list(self.found)[1:6]]
+        others = [repr(name) for name in list(self.found)[1:6]]
         too = f" (and see to column{'s' * (len(others) > 1)} {', '.join(others)})" if others else ""
         raise FedpriorError(
             {
@@ -127,6 +127,6 @@ def whole_or_text(values: Sequence[Any]) -> list[int | str]:
     """
     if all(isinstance(value, str) for value in values):
         return [int(value) for value in values] if all(map(WHOLE.fullmatch, values)) else list(values)
-    if all(isinstance(value, int | float) and value == int(value) for value in values):
+    if all(isinstance(value, int) or (isinstance(value, float) and value.is_integer()) for value in values):
         return [int(value) for value in values]
     return [str(value) for value in values]

@@ -42,6 +42,11 @@ class Columns:
         >>> Columns(named=("site",), ignore=("id",)).choose(["id", "site", "age", "dose"], "a.csv")
         (['age', 'dose'], ['site'])
         """
+        for k, name in enumerate(names, start=1):
+            if not name.isprintable():
+                raise FedpriorError(
+                    f"the name of column {k} of {where}, {name!r}, holds what cannot be printed; rename it"
+                )
         taken = {*self.named, *self.ignore}
         for name in (*(self.features or ()), *self.named, *self.ignore):
             if name not in names:

@@ -39,7 +39,7 @@ def _read(path: Path, reader: Any, wanted: Columns) -> Table:
     header = next((row for row in reader if any(cell.strip() for cell in row)), None)
     if header is None:
         raise FedpriorError(f"{path.name} is empty; its first line must name the columns")
-    names = [name.strip() for name in header]
+    names = [" ".join(name.split()) for name in header]  # a spreadsheet breaks long names into lines
     features, kept = wanted.choose(names, path.name)
     at = {name: names.index(name) for name in (*features, *kept)}
     pieces: list[np.ndarray] = []

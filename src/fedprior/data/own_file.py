@@ -83,6 +83,11 @@ def _labels(table: Table, column: str) -> npt.NDArray[Any]:
             f"column '{column}' of {table.where} holds {len(classes):,} different labels in {len(values):,} rows; "
             "name the column of classes as data.label"
         )
+    for k, value in enumerate(values):
+        if isinstance(value, int) and abs(value) >= 2**31:
+            raise FedpriorError(
+                f"column '{column}' of {table.where} has {value} in {table.place(k)}; give classes smaller numbers or texts"
+            )
     labels = np.array(values)
     named_labels(labels, None, table.place)  # names the row of a label that is far from the others
     return labels

@@ -99,11 +99,11 @@ def _read_parquet(path: Path, wanted: Columns) -> Table:
         with pq.ParquetFile(path) as file:
             names = list(file.schema_arrow.names)
             features, kept = wanted.choose(names, path.name)
-            table = file.read()
+            table = file.read(columns=[*features, *kept])
     except pa.ArrowException as error:
         raise FedpriorError(f"cannot read {path.name} ({first_line(error)}); is it a whole Parquet file?") from error
-    columns = [_values(table.column(names.index(name)), pa) for name in features]
-    others = {name: table.column(names.index(name)).to_pylist() for name in kept}
+    columns = [_values(table.column(name), pa) for name in features]
+    others = {name: table.column(name).to_pylist() for name in kept}
     return _checked(path.name, names, features, columns, others, wanted, "row", False)
 
 

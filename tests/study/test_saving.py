@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import subprocess
 import sys
@@ -16,9 +17,14 @@ import pytest
 
 import fedprior as fp
 from fedprior.core.batch import SAMPLES_PER_STEP, Batch
+from fedprior.data.decode import token_ids
 from fedprior.data.federation import Federation
+from fedprior.data.sources import SOURCES, Source, from_arrays
 from fedprior.engine.evaluate import _everything
 from fedprior.models.classifier import log_probabilities
+from fedprior.records.runs import MemoryRun
+from fedprior.study.program import Program
+from fedprior.study.trial import Trial
 
 pytestmark = [pytest.mark.bits, pytest.mark.xdist_group("saving")]  # its fixture trains: once is enough
 
@@ -172,3 +178,38 @@ def test_another_process_says_the_same(tmp_path: Path) -> None:
         assert np.array_equal(out["log_p"], as_evaluated(FEDEM, result.trial.program.task.federation, 0))
         (row,) = [row for row in result.record.clients if row[:4] == (2, "personal", "own", "St. C")]
         assert 100 * np.mean(out["labels"] == labels) == row.values["accuracy"]
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> fp.Task:
+    """A task of texts: a word means a mood."""
+    monkeypatch.setattr(SOURCES, "_entries", dict(SOURCES._entries))
+    words = ("good", "bad", "day")
+
+    def source() -> Source:
+        x = token_ids(["good day", "bad day"] * 6, {word: k for k, word in enumerate(words, start=2)})
+        vectors = np.vstack([np.zeros((2, 3)), np.eye(3)])
+        made = from_arrays(x, ["glad", "sad"] * 6, client_id=["a", "a", "b", "b"] * 3, vectors=vectors)
+        return dataclasses.replace(made, preparation=dataclasses.replace(made.preparation, words=words))
+
+    SOURCES.register("moods", source)
+    model = {"name": "lstm", "hidden": 2, "layers": 1, "head_width": 3}
+    return fp.task({"name": "moods", "data": {"source": "moods"}, "partition": {"kind": "natural"}, "model": model})
+
+
+def test_a_model_of_texts_is_saved_with_its_words_and_vectors(texts: fp.Task, tmp_path: Path) -> None:
+    trial = Trial(Program(texts, fp.Variant.of("local")), 0)
+    result = fp.Result(trial, trial.init(), MemoryRun())  # training would change nothing here
+    loaded = fp.load(result.save(tmp_path / "model", client="b"))
+    assert loaded.about["test_accuracy"] is None  # no round was evaluated
+    federation = texts.federation
+    x = np.asarray(federation.train.x)
+    said = loaded.predict_proba(["good day", "bad day"])
+    for row, text in zip(said, ("good day", "bad day"), strict=True):
+        same = np.flatnonzero((x == loaded.preparation([text])[0]).all(1))
+        assert np.array_equal(loaded.predict_proba(x[same])[0], row)
+    assert set(loaded.predict(["good day", "what a day"]).tolist()) <= {"glad", "sad"}
+    assert federation.vectors is not None
+    assert np.array_equal(loaded.models[0].vectors.array, federation.vectors)
+    _, (module,) = result.personal_model("b")
+    assert eqx.tree_equal(module, loaded.models[0])

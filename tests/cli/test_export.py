@@ -166,7 +166,7 @@ def test_damaged_states_are_passed_over_or_told(compared: Compared, tmp_path: Pa
     )
     for path in states.glob("round-*"):
         path.write_bytes(b"")
-    refused(fedprior(*words), "keeps no whole state (1 are damaged)")
+    refused(fedprior(*words), "keeps no state to take a model from (all 1 are damaged)")
 
 
 def test_a_run_opened_again_is_the_one_that_was_made(compared: Compared) -> None:

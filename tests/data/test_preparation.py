@@ -117,6 +117,7 @@ def test_columns_of_a_data_frame_are_found_by_their_names() -> None:
             return np.array(list(self.content.values())).T
 
     preparation = Preparation(columns=("age", "dose"), shape=(2,))
+    assert preparation(Frame(dose=[1.0], age=[30.0])).tolist() == [[30, 1]]  # type: ignore[arg-type]
     assert preparation(Frame(dose=[1.0, 2.0], who=[7.0, 7.0], age=[30.0, 40.0])).tolist() == [[30, 1], [40, 2]]  # type: ignore[arg-type]
     with pytest.raises(FedpriorError, match="the table has no column 'dose'; the model reads age, dose"):
         preparation(Frame(age=[30.0]))  # type: ignore[arg-type]

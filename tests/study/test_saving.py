@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import subprocess
 import sys
@@ -16,9 +17,14 @@ import pytest
 
 import fedprior as fp
 from fedprior.core.batch import SAMPLES_PER_STEP, Batch
+from fedprior.data.decode import token_ids
 from fedprior.data.federation import Federation
+from fedprior.data.sources import SOURCES, Source, from_arrays
 from fedprior.engine.evaluate import _everything
 from fedprior.models.classifier import log_probabilities
+from fedprior.records.runs import MemoryRun
+from fedprior.study.program import Program
+from fedprior.study.trial import Trial
 
 pytestmark = [pytest.mark.bits, pytest.mark.xdist_group("saving")]  # its fixture trains: once is enough
 
@@ -61,22 +67,20 @@ def test_samples(federation: Federation, k: int) -> tuple[np.ndarray, np.ndarray
 test_samples.__test__ = False  # type: ignore[attr-defined]
 
 
-def as_evaluated(result: fp.Result, client: str) -> np.ndarray:
-    """The log-probabilities of a client's test samples in the program that makes its model and scores it."""
-    program = result.trial.program
-    evaluator, engine, newcomers = program.evaluator, program.engine, program.task.newcomers
+@functools.cache
+def evaluation(method: str, joins: bool) -> Any:
+    """The program that makes a client's model and scores it, but for what it does with the log-probabilities."""
+    program = trained(method).trial.program
+    evaluator, problem, newcomers = program.evaluator, program.engine.problem, program.task.newcomers
     assert newcomers is not None
-    joins = client in newcomers.ids
     whose = newcomers if joins else program.task.federation
-    k = jnp.int32(whose.ids.index(client))
 
     @jax.jit
-    def evaluate(state: Any, clients: Any, train: Any, test: Any) -> jax.Array:
-        problem = engine.problem
+    def evaluate(k: jax.Array, sent: Any, clients: Any, train: Any, test: Any) -> jax.Array:
         if joins:
-            mixture = evaluator._joined(problem, state, train, k, jnp.asarray(newcomers.numbers)[k])
+            mixture = evaluator._joined(problem, sent, train, k, jnp.asarray(newcomers.numbers)[k])
         else:
-            mixture = evaluator._personal(problem, state, train, k, jax.tree.map(lambda x: x[k], clients))
+            mixture = evaluator._personal(problem, sent, train, k, jax.tree.map(lambda x: x[k], clients))
 
         def ask(found: tuple[jax.Array, jax.Array], batch: Batch) -> tuple[jax.Array, jax.Array]:
             step, log_p = found
@@ -87,10 +91,17 @@ def as_evaluated(result: fp.Result, client: str) -> np.ndarray:
         empty = jnp.zeros((steps, SAMPLES_PER_STEP, len(whose.classes)))
         return _everything(test, k).fold(ask, (jnp.int32(0), empty))[1].reshape(-1, len(whose.classes))
 
+    return evaluate
+
+
+def as_evaluated(method: str, whose: Federation, k: int) -> np.ndarray:
+    """The log-probabilities of a client's test samples as its evaluation computes them."""
+    result = trained(method)
     state = jax.device_get(result.state)
-    outbox = engine.algorithm_at(state.values).outbox(state.server)
+    outbox = result.trial.program.engine.algorithm_at(state.values).outbox(state.server)
     sent = state._replace(server=outbox, clients=(), cursor=())
-    return np.asarray(evaluate(sent, state.clients, whose.train, whose.test))[: whose.test.size[int(k)]]
+    evaluate = evaluation(method, whose is result.trial.program.task.newcomers)
+    return np.asarray(evaluate(jnp.int32(k), sent, state.clients, whose.train, whose.test))[: whose.test.size[k]]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +124,7 @@ def test_a_saved_model_says_what_the_evaluator_says(method: str, tmp_path: Path)
             loaded = fp.load(result.save(tmp_path / "model", client=client), model=build)
             assert loaded.client == client
             assert loaded.classes == ("?", "ill", "well")
-            assert np.array_equal(loaded.log_probabilities(x), as_evaluated(result, str(client)))
+            assert np.array_equal(loaded.log_probabilities(x), as_evaluated(method, federation, k))
             (row,) = [row for row in result.record.clients if row[:4] == (2, model, "own", client)]
             accuracy = 100 * np.sum(loaded.predict(x) == labels) / len(x)
             assert accuracy == row.values["accuracy"] == loaded.about["test_accuracy"]
@@ -164,6 +175,41 @@ def test_another_process_says_the_same(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("model", "x.npy", "out.npz")]
     subprocess.run([sys.executable, "-c", ELSEWHERE, *paths], check=True)
     with np.load(tmp_path / "out.npz") as out:
-        assert np.array_equal(out["log_p"], as_evaluated(result, "St. C"))
+        assert np.array_equal(out["log_p"], as_evaluated(FEDEM, result.trial.program.task.federation, 0))
         (row,) = [row for row in result.record.clients if row[:4] == (2, "personal", "own", "St. C")]
-        assert 100 * np.mean(out["labels"] == labels) == row.values["accuracy"]
+        assert 100 * np.sum(out["labels"] == labels) / len(labels) == row.values["accuracy"]
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> fp.Task:
+    """A task of texts: a word means a mood."""
+    monkeypatch.setattr(SOURCES, "_entries", dict(SOURCES._entries))
+    words = ("good", "bad", "day")
+
+    def source() -> Source:
+        x = token_ids(["good day", "bad day"] * 6, {word: k for k, word in enumerate(words, start=2)})
+        vectors = np.vstack([np.zeros((2, 3)), np.eye(3)])
+        made = from_arrays(x, ["glad", "sad"] * 6, client_id=["a", "a", "b", "b"] * 3, vectors=vectors)
+        return dataclasses.replace(made, preparation=dataclasses.replace(made.preparation, words=words))
+
+    SOURCES.register("moods", source)
+    model = {"name": "lstm", "hidden": 2, "layers": 1, "head_width": 3}
+    return fp.task({"name": "moods", "data": {"source": "moods"}, "partition": {"kind": "natural"}, "model": model})
+
+
+def test_a_model_of_texts_is_saved_with_its_words_and_vectors(texts: fp.Task, tmp_path: Path) -> None:
+    trial = Trial(Program(texts, fp.Variant.of("local")), 0)
+    result = fp.Result(trial, trial.init(), MemoryRun())  # training would change nothing here
+    loaded = fp.load(result.save(tmp_path / "model", client="b"))
+    assert loaded.about["test_accuracy"] is None  # no round was evaluated
+    federation = texts.federation
+    x = np.asarray(federation.train.x)
+    said = loaded.predict_proba(["good day", "bad day"])
+    for row, text in zip(said, ("good day", "bad day"), strict=True):
+        same = np.flatnonzero((x == loaded.preparation([text])[0]).all(1))
+        assert np.array_equal(loaded.predict_proba(x[same])[0], row)
+    assert set(loaded.predict(["good day", "what a day"]).tolist()) <= {"glad", "sad"}
+    assert federation.vectors is not None
+    assert np.array_equal(loaded.models[0].vectors.array, federation.vectors)
+    _, (module,) = result.personal_model("b")
+    assert eqx.tree_equal(module, loaded.models[0])

@@ -215,7 +215,8 @@ def test_a_stopped_sweep_goes_on_and_a_larger_one_computes_what_is_new(tmp_path:
     stopped._shared = whole._shared
     assert not stopped.try_all(tmp_path / "parts", should_stop=lambda: next(asked))
     states = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.safetensors")}
-    assert len(states) == 1  # where it goes on; the finished runs need none
+    assert {Path(state).name[:5] for state in states} == {"round", "best-"}
+    assert len(states) == 2  # where it goes on, and its best round; the finished runs need none
 
     ran.clear()
     told: list[tuple[str, int]] = []

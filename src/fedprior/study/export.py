@@ -47,9 +47,8 @@ def open_run(folder: Path, data: Path | None = None) -> Result:
     engine = program.engine
     host, damaged = run.restore(engine.host_template(trial.values or ()))
     if host is None:
-        raise FedpriorError(
-            f"{folder} keeps no whole state ({len(damaged)} are damaged); go on with it by --resume first"
-        )
+        why = f"all {len(damaged)} are damaged" if damaged else "those of a sweep go when its runs are done"
+        raise FedpriorError(f"{folder} keeps no state to take a model from ({why}); run it again with --overwrite")
     warnings += [f"checkpoint {name} is damaged; an older one is used" for name in damaged]
     return Result(trial, engine.placement.from_host(host), run, warnings=warnings)
 

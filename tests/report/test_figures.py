@@ -195,3 +195,13 @@ def test_pictures_are_drawn_only_where_they_are_asked_for() -> None:
     code = "import sys, fedprior.report.figures; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
+
+
+@pytest.mark.parametrize("name", ["a$x^$", "b\x1b[2J", "$a$", "c_d {e}"])
+def test_a_name_is_a_name_and_no_mathematics(name: str, tmp_path: Path) -> None:
+    """What is no valid mathematics would end in an error, and a control character in a warning that holds it."""
+    values = [evaluated([{"accuracy": [10.0 * t + k, 20.0]} for t in (1, 2)], [3, 3]) for k in (0, 1)]
+    one, other = (record(n, 0, *v, method=n, task=name) for n, v in zip((name, "local"), values, strict=True))
+    curves = figures.learning_curves(name, {name: {0: one}, "local": {0: other}}, tmp_path / "curves.png")
+    assert not any("\x1b" in text.get_text() or text.get_parse_math() for text in curves.axes[0].texts)
+    figures.client_differences(compare([one, other]), tmp_path / "clients.png")

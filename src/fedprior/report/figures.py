@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -289,10 +290,14 @@ def _literally(figure: Figure) -> Figure:
 
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         if isinstance(names := axis.get_major_formatter(), FuncFormatter):  # which named ticks have
-            names.func = lambda x, k, name=names.func: printable(name(x, k), keep="\n")
+            names.func = partial(_printed, names.func)
             axis.get_ticklabels()  # which makes the texts
     for text in figure.findobj(Text):
         if isinstance(text, Text) and "mathdefault" not in text.get_text():  # as numbers on logarithmic axes are
             text.set_parse_math(False)
             text.set_text(printable(text.get_text(), keep="\n"))
     return figure
+
+
+def _printed(name: Callable[[float, int | None], str], x: float, k: int | None) -> str:
+    return printable(name(x, k), keep="\n")

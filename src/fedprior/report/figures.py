@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,10 @@ import numpy as np
 from fedprior.analysis.compare import EQUAL, Comparison
 from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import ROUNDS, find_metric, series_of
-from fedprior.errors import printable, unknown
+from fedprior.errors import unknown
 from fedprior.files import replace_file
 from fedprior.records.schema import ACCURACY, MetricInfo
+from fedprior.report.names import literally
 from fedprior.report.words import format_value, in_unit, metric_words
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def learning_curves(
     for axes in figure.axes:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    return save(_literally(figure), path)
+    return save(literally(figure), path)
 
 
 Curve = tuple[list[int], np.ndarray, np.ndarray]  # rounds, mean and deviation over seeds
@@ -169,7 +169,7 @@ def client_differences(comparison: Comparison, path: Path | None = None) -> Figu
     axes.grid(axis="x", alpha=0.25)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    return save(_literally(figure), path)
+    return save(literally(figure), path)
 
 
 def _side_by_side(x: np.ndarray, width: float) -> np.ndarray:
@@ -205,7 +205,7 @@ def parallel_coordinates(
         chosen = "" if sweep["chosen"] is None else ", the chosen one in red"
         axes.set_title(f"{task}, {method}: {len(sweep['cells'])} settings{chosen}", loc="left", pad=10)
     figure.supxlabel(about, fontsize=8, x=0.01, ha="left")
-    return save(_literally(figure), path)
+    return save(literally(figure), path)
 
 
 def _settings_panel(axes: Axes, sweep: Mapping[str, Any], info: MetricInfo) -> None:
@@ -281,23 +281,3 @@ def save(figure: Figure, path: Path | None) -> Figure:
         raise unknown(f"kind of picture ({path.name})", kind, valid)
     replace_file(path, lambda p: figure.savefig(p, format=kind, dpi=150))
     return figure
-
-
-def _literally(figure: Figure) -> Figure:
-    """Show names as they are: dollar signs in them are no mathematics, which may not even be valid."""
-    from matplotlib.text import Text
-    from matplotlib.ticker import FuncFormatter
-
-    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
-        if isinstance(names := axis.get_major_formatter(), FuncFormatter):  # which named ticks have
-            names.func = partial(_printed, names.func)
-            axis.get_ticklabels()  # which makes the texts
-    for text in figure.findobj(Text):
-        if isinstance(text, Text) and "mathdefault" not in text.get_text():  # as numbers on logarithmic axes are
-            text.set_parse_math(False)
-            text.set_text(printable(text.get_text(), keep="\n"))
-    return figure
-
-
-def _printed(name: Callable[[float, int | None], str], x: float, k: int | None) -> str:
-    return printable(name(x, k), keep="\n")

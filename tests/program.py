@@ -8,7 +8,7 @@ import sys
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 with warnings.catch_warnings():  # typer < 0.21, which Flower asks for, imports what click >= 8.5 calls deprecated
@@ -55,3 +55,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 def kept(folder: Path) -> dict[str, bytes]:
     """All records but what differs between runs with the same numbers: times, and when and how they were made."""
     return {name: c for name, c in contents(folder).items() if not name.endswith(("times.csv", "provenance.json"))}
+
+
+def timeless(summary: dict[str, Any]) -> dict[str, Any]:
+    """A summary without the seconds that runs took."""
+    return {
+        task: {row: {key: value for key, value in about.items() if key != "seconds"} for row, about in rows.items()}
+        for task, rows in summary.items()
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from fedprior.analysis.summary import (
     summarize,
 )
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import ACCURACY, AVERAGES, NLL, Row, RunRecord
+from fedprior.records.schema import ACCURACY, AVERAGES, NLL, Row, RunRecord, Times
 
 VALUES = {1: 40.0, 2: 60.0, 3: 50.0, 4: 60.0, 5: 55.0}
 
@@ -105,6 +106,13 @@ def test_what_is_known_of_a_variant_stands_beside_its_numbers() -> None:
     about = summarize({"mh aggregated=50": made})["mh aggregated=50"]
     assert (about["method"], about["settings"], about["protocol"]) == ("mh", {"lam": 3.0}, {"aggregated": 50})
     assert (about["cost"], about["rounds"]) == (COST, 7)
+    assert about["model_megabytes"] == 1000 * 4 / 1e6
+    assert about["megabytes_sent"] == pytest.approx(5 * 1000 * (1.0 * 4 + 0.5 * 50) * 4 / 1e6)  # in the 5 rounds done
+    assert about["seconds"] is None  # by hand, in no time
+    timed = {
+        s: dataclasses.replace(r, times=tuple(Times(t, s + 1.0, 0.5) for t in range(1, 6))) for s, r in made.items()
+    }
+    assert facts(timed)["seconds"] == {"mean": 12.5, "std": 5.0, "seeds": [0, 1, 2]}
     assert "budget" not in about
     assert about["measured"]["nll"] == {"unit": "", "better": "lower", "per_class": False, "about": NLL.about}
     assert json.loads(json.dumps(about)) == about

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from program import fedprior
 from cli.commands import ONE
 from fedprior.cli import progress
 from fedprior.cli.progress import Lines
+from fedprior.records.runs import RunFolder
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -57,4 +59,16 @@ def test_a_log_shows_life_and_stdout_stays_json(tmp_path: Path, monkeypatch: pyt
     assert "fedavg, seed 0: 2 of 2" in lines[-1]
     assert "%" in lines[-1]
     monkeypatch.setattr(progress, "INTERVAL", 30.0)
-    assert len(fedprior(*ONE, "--json", "--out", tmp_path / "other").err.splitlines()) == 1
+    silent = (*ONE, "--set", "record_labels=false", "--json", "--out", tmp_path / "other")
+    assert len(fedprior(*silent).err.splitlines()) == 1
+
+    record, other = (RunFolder(out / "digits-mclr" / "fedavg" / "0").record() for out in (tmp_path, tmp_path / "other"))
+    assert [session.command for session in record.provenance or ()] == [
+        shlex.join(["fedprior", *ONE, "--json", "--out", str(tmp_path)])
+    ]
+    about = json.loads(done.out)["results"]["fedavg"]
+    assert about["seconds"]["mean"] == record.seconds
+    assert about["megabytes_sent"] == 2 * about["round_takes"]["numbers"] * 4 / 1e6
+    assert record.label_counts is not None
+    assert sum(sum(part) for of in record.label_counts.clients.values() for part in of.values()) == 1797
+    assert (other.label_counts, other.config["run"]) == (None, record.config["run"])

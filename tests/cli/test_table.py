@@ -14,6 +14,7 @@ from program import Outcome, contents, fedprior, refused
 
 import fedprior as fp
 from cli.commands import COMPARE, ROWS
+from fedprior.records.runs import RunFolder
 
 pytestmark = pytest.mark.xdist_group("cli")  # one worker makes the comparison that all of them look at
 
@@ -54,9 +55,10 @@ def test_other_formats_and_rounds(compared: tuple[Path, Outcome], tmp_path: Path
     assert alone.code == 0
     assert "has no Local-only runs" in alone.err
     refused(fedprior("table", folder / "nowhere"), "no runs at or below")
-    shutil.copytree(folder / "local" / "0", tmp_path / "0")
-    (tmp_path / "0" / "metrics.csv").write_text("")
-    refused(fedprior("table", tmp_path), "nothing to show: no run at or below", "has been evaluated")
+    RunFolder(tmp_path / "0").begin(RunFolder(folder / "local" / "0").config)
+    begun = fedprior("table", tmp_path)
+    assert (begun.code, begun.out) == (2, "")
+    assert begun.err.splitlines()[-1].startswith("error: nothing to show: no run at or below")
 
 
 def test_other_metrics(compared: tuple[Path, Outcome]) -> None:

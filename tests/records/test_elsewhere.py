@@ -165,10 +165,11 @@ def test_a_link_inside_a_run_is_neither_read_nor_written_through(tmp_path: Path,
     path.symlink_to(precious)
     before = contents(tmp_path)
     refused(fedprior("table", run.path), f"{path} is a link to elsewhere", "remove it")
-    refuse: Any = None
-    for options in ({"resume": True}, {"overwrite": True}, {}):
+    nobody: Any = None
+    options: list[dict[str, Any]] = [{"resume": True}, {"overwrite": True}, {}]
+    for each in options:
         with pytest.raises(FedpriorError, match="is a link to elsewhere"):
-            run_trial(refuse, run.path, **options)
+            run_trial(nobody, run.path, **each)
     assert contents(tmp_path) == before
 
 
@@ -176,9 +177,9 @@ def test_a_folder_of_states_that_is_a_link(tmp_path: Path, run: RunFolder) -> No
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "round-00000001.safetensors").write_text("mine")
     (run.path / "checkpoints").symlink_to(tmp_path / "mine")
-    refuse: Any = None
+    nobody: Any = None
     with pytest.raises(FedpriorError, match="checkpoints is a link to elsewhere"):
-        run_trial(refuse, run.path, overwrite=True)
+        run_trial(nobody, run.path, overwrite=True)
     assert (tmp_path / "mine" / "round-00000001.safetensors").read_text() == "mine"
 
 

@@ -14,7 +14,6 @@ from analysis.handmade import record
 from study.small import run, small_program, small_task, stop_after
 
 import fedprior as fp
-from fedprior import files
 from fedprior.errors import FedpriorError
 from fedprior.records.memory import MemoryRun
 from fedprior.records.provenance import read, write
@@ -149,7 +148,7 @@ def test_a_disk_that_fills_up_is_told_and_the_run_goes_on_later(
             real(old, new)
 
         with monkeypatch.context() as patched:
-            patched.setattr(files.os, "replace", replace_)
+            patched.setattr(os, "replace", replace_)
             with pytest.raises(FedpriorError, match=r"cannot write .*provenance.json: No space left"):
                 run(folder)
         assert run(folder, resume=True).finished

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,7 +164,7 @@ def test_more_seeds_and_rows_run_only_what_is_new(done: Done, tmp_path: Path) ->
 
 def test_all_cells_are_checked_before_the_first_one_runs(done: Done, tmp_path: Path) -> None:
     out = copy_of(done, tmp_path)
-    (out / "digits-mclr" / "local" / "0" / "config.json").unlink()
+    shutil.rmtree(out / "digits-mclr" / "local" / "0")
     before, watch = contents(out), Rounds()
     other = example({**ROWS, "mh S=3": {"method": "mh", "aggregated": 4}})
     with pytest.raises(fp.FedpriorError, match=r"a run of other settings .*aggregated: 3 then, 4 now"):

@@ -60,4 +60,7 @@ def _standing(run: RunFolder, below: Path) -> dict[str, Any]:
     note = f"by {by}" if by else "--resume goes on with it" if status in ("interrupted", "stopped") else ""
     if by:  # the status is as of its last change
         about["round"] = max([record.round, *(row.round for row in record.rows)])
+    made = record.provenance or ()
+    about |= {"begun": made[0].begun, "ended": made[-1].ended, "commands": [s.command for s in made]} if made else {}
+    about |= {"seconds": record.seconds}
     return {**about, "status": "running" if by else status, "folder": where, "note": note}

@@ -148,7 +148,7 @@ def _check_scan(path: Path, found: tables.Scan, standing: Standing) -> None:
     for row, line in zip(found.rows, found.lines, strict=True):
         if row[0] < above:
             raise damaged(path, f"round {row[0]} stands below round {above}", line)
-        if not running and row[0] > standing.last:
+        if not running and row[0] > standing.last and path.name != "times.csv":
             raise damaged(path, f"it is of round {row[0]}, before which the run ended, says status.json", line)
         above = row[0]
 

@@ -129,7 +129,7 @@ class RunFolder:
         states = self.path / "checkpoints"
         files = [self.path / name for name in (*FILES, NAME)] + self.checkpoints
         for path, is_right in [(states, stat.S_ISDIR), *((path, stat.S_ISREG) for path in files)]:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 if not is_right(mode := path.lstat().st_mode):
                     what = "a link to elsewhere" if stat.S_ISLNK(mode) else "no plain file"
                     raise FedpriorError(f"{path} is {what}, which nothing is read from or written to; remove it")

@@ -50,7 +50,7 @@ def megabytes_sent(cost: Mapping[str, Any], aggregated: int, rounds: int) -> flo
     """What so many rounds send, both ways; None in records from before it was known.
 
     >>> mh = {"gradients": 140, "hvps": 0, "down": 1.0, "up": 1.0, "parameters": 7850, "trained_clients_per_round": 100}
-    >>> megabytes_sent(mh, aggregated=20, rounds=200)
+    >>> round(megabytes_sent(mh, aggregated=20, rounds=200), 3)
     753.6
     """
     each = spending(cost, aggregated).of("megabytes")

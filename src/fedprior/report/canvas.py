@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedprior.errors import unknown
+from fedprior.errors import printable, unknown
 from fedprior.files import replace_file
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def literal(text: object, most: int = 40) -> str:
     >>> literal("$x^2$"), literal("two\nlines"), literal("a name that is long", most=9)
     ('\\$x^2\\$', 'two\\nlines', 'a na…long')
     """
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+    shown = printable(str(text))
     if len(shown) > most:
         half = (most - 1) // 2
         shown = f"{shown[: most - 1 - half]}…{shown[-half:]}"

@@ -17,7 +17,7 @@ BETA = Hyper(
     "1: the plain mean; PRIOR's AM: 2",
     above=0,
     inert=1,
-    meaning="how many times as far as the mean of the clients the server goes",
+    meaning="how many times as far as to the clients' mean the server goes",
 )  # 0 would freeze the server
 
 

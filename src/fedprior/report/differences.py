@@ -61,7 +61,8 @@ def client_differences(comparison: Comparison, path: Path | None = None) -> Figu
     axes.set_ylim(len(rows) - 0.4, -0.5)
     axes.set_xlabel(_caption(comparison, rows, int(np.isnan(each).sum())), fontsize=8.5)
     seeds = counted_seeds([len(d.seeds) for d in rows.values()])
-    title = f"{literal(comparison.task)}: {metric_words(info)} of every client, {ROUNDS[comparison.round]}, {seeds}"
+    metric = literal(metric_words(info), 60)
+    title = f"{literal(comparison.task)}: {metric} of every client, {ROUNDS[comparison.round]}, {seeds}"
     axes.set_title(title, loc="left", fontsize=11, pad=24)
     axes.grid(axis="x", alpha=0.25)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -94,7 +95,7 @@ def _row_text(variant: str, model: str, d: Difference, small: bool) -> str:
 
 def _caption(comparison: Comparison, rows: Mapping[str, Difference], infinite: int) -> str:
     info = comparison.metric
-    points = "," + in_unit(info, "points") if info.unit else ""
+    metric, points = literal(metric_words(info), 60), "," + in_unit(info, "points") if info.unit else ""
     better = "" if info.higher_is_better else "; lower is better"
     several = any(len(d.seeds) > 1 for d in rows.values())
     intervals = ", with 95 % intervals over seeds" if several else ""
@@ -103,7 +104,7 @@ def _caption(comparison: Comparison, rows: Mapping[str, Difference], infinite: i
     are = "is" if infinite == 1 else "are"
     missing = f"\n{counted(infinite, 'difference')} that {are} not finite {are} not drawn" if infinite else ""
     return (
-        f"difference in {metric_words(info)} on own test samples from {literal(comparison.reference)}{points}{better}\n"
+        f"difference in {metric} on own test samples from {literal(comparison.reference)}{points}{better}\n"
         f"dots: clients, each at the same height in every row (larger: more test samples)\n"
         f"◆ mean weighted by samples, ◇ plain mean{intervals}{named}{missing}"
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from analysis.handmade import MACRO_F1, evaluated, record
 from matplotlib.colors import to_hex
 
-from fedprior.analysis.compare import Comparison, compare
+from fedprior.analysis.compare import Comparison, Interval, compare
 from fedprior.records.schema import ACCURACY, NLL, ClientId, MetricInfo
 from fedprior.report import figures
 from fedprior.report.canvas import COLORS, PAGE
@@ -130,3 +132,16 @@ def test_better_is_blue_whichever_way_it_lies() -> None:
     assert "difference in nll on own test samples from local (personal); lower is better\n" in axes.get_xlabel()
     (axes,) = panels_of(figures.client_differences(compared(MACRO_F1)))
     assert "difference in macro f1 on own test samples from local (personal)\n" in axes.get_xlabel()
+
+
+def test_a_loss_beyond_all_numbers_is_told() -> None:
+    comparison = compared(NLL)
+    entry = comparison.variants["mh"]
+    assert entry.difference is not None
+    lost = replace(entry.difference, per_client=[0.3, math.inf, 0.5, 0.1], mean=Interval(math.inf, None, None))
+    variants = {**comparison.variants, "mh": replace(entry, difference=lost)}
+    figure = figures.client_differences(replace(comparison, variants=variants))
+    (axes,) = panels_of(figure)
+    assert "1 difference that is not finite is not drawn" in axes.get_xlabel()
+    assert {text.get_text() for text in axes.texts} == {"0", "2", "3"}
+    figure.canvas.draw()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from analysis.handmade import COST, record, rows
+from analysis.handmade import CLASS_ACCURACY, COST, record, rows
 from matplotlib.figure import Figure
 
 from fedprior.errors import FedpriorError
@@ -221,6 +221,10 @@ def test_odd_names_are_drawn_as_they_are() -> None:
     texts = texts_of(figures.learning_curves("$task$_1", runs, diverged=["$b$"]))
     assert set(shown) <= set(texts)
     assert any(text.startswith("$task$_1: accuracy") and text.endswith("diverged: $b$") for text in texts)
+    column = "class_accuracy[$a_b$]"
+    of_class = record("mh", 0, rows({1: 1.0}, metric=column), metrics=(CLASS_ACCURACY,), class_names=["$a_b$"])
+    texts = texts_of(figures.learning_curves("task", {"mh": {0: of_class}}, metric=column))
+    assert "task: class accuracy[$a b$], 1 seed" in texts
     many = {f"{name}{k}": seeds for name, seeds in runs.items() for k in range(3)}
     assert {f"{name}0" for name in shown} <= set(texts_of(figures.learning_curves("$task$_1", many)))
 

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from analysis import handmade
 from program import timeless
 
 import fedprior as fp
 from fedprior.records.runs import RunFolder
+from fedprior.records.schema import Status
 from fedprior.study.results import Results
 from study.small import run, small_task
 
@@ -110,6 +112,10 @@ def test_results_are_tables_and_pictures(results: list[fp.Result], tmp_path: Pat
     assert any(f"{loss:.3f}"[:4] in "".join(map(str, line)) for line in together.table(metric="nll").body)
     together.curves(path=tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    lost = handmade.record("ditto", 0, task="arrays", status=Status.DIVERGED)
+    figure = Results([*together.records, lost]).curves(diverged=["mh lam=9", results[0].name])
+    assert figure is not None
+    assert "not shown, since they diverged: ditto, mh lam=9" in figure.axes[0].get_title(loc="left").splitlines()
     with pytest.raises(fp.FedpriorError, match="unknown task 'digits'"):
         together.curves(task="digits")
     with pytest.raises(fp.FedpriorError, match="there are no runs to draw"):

@@ -57,9 +57,7 @@ def sweep(
     ] = Path("sweeps"),
     picture: Annotated[
         Path | None,
-        typer.Option(
-            "--parallel", metavar="FILE", help="Where the parallel-coordinates picture goes (default: in OUT)."
-        ),
+        typer.Option("--parallel", metavar="FILE", help="Where the picture of all settings goes (default: in OUT)."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -44,6 +44,16 @@ def literal(text: object, most: int = 40) -> str:
     return shown.replace("$", r"\$")
 
 
+def few(names: Sequence[object], most: int = 4) -> str:
+    """Names in a row, of which only the first are told if there are many.
+
+    >>> few(["a", "b"]), few("abcdef")
+    ('a, b', 'a, b, c, d and 2 more')
+    """
+    shown = ", ".join(literal(name, 28) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
 def counted(number: int, what: str) -> str:
     """A number of things.
 

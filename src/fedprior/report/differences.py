@@ -10,7 +10,7 @@ import numpy as np
 
 from fedprior.analysis.compare import EQUAL, Comparison, Difference
 from fedprior.analysis.series import ROUNDS
-from fedprior.report.canvas import COLORS, INK, PAGE, counted_seeds, literal, new_figure, pushed_apart, save
+from fedprior.report.canvas import COLORS, INK, PAGE, counted, counted_seeds, literal, new_figure, pushed_apart, save
 from fedprior.report.words import in_unit, metric_words
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def client_differences(comparison: Comparison, path: Path | None = None) -> Figu
     axes.axvline(0, color=INK, linewidth=1, zorder=1)
     heights = np.linspace(TOP, BOTTOM, clients) if clients > 1 else np.array([(TOP + BOTTOM) / 2])
     each = np.array([d.per_client for d in rows.values()])  # [M, N]
+    each = np.where(np.isfinite(each), each, np.nan)  # a loss beyond all numbers has no place on the axis
     places = np.arange(len(rows))[:, None] + heights  # [M, N]
     for k in range(0, len(rows), 2):
         axes.axhspan(k - 0.48, k + 0.5, color="#F6F6F6", linewidth=0, zorder=0)
@@ -58,9 +59,10 @@ def client_differences(comparison: Comparison, path: Path | None = None) -> Figu
         fontsize=7 if small else 8.5,
     )
     axes.set_ylim(len(rows) - 0.4, -0.5)
-    axes.set_xlabel(_caption(comparison, rows), fontsize=8.5)
+    axes.set_xlabel(_caption(comparison, rows, int(np.isnan(each).sum())), fontsize=8.5)
     seeds = counted_seeds([len(d.seeds) for d in rows.values()])
-    title = f"{literal(comparison.task)}: {metric_words(info)} of every client, {ROUNDS[comparison.round]}, {seeds}"
+    metric = literal(metric_words(info), 60)
+    title = f"{literal(comparison.task)}: {metric} of every client, {ROUNDS[comparison.round]}, {seeds}"
     axes.set_title(title, loc="left", fontsize=11, pad=24)
     axes.grid(axis="x", alpha=0.25)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -70,6 +72,8 @@ def client_differences(comparison: Comparison, path: Path | None = None) -> Figu
 
 def _means(axes: Axes, k: int, d: Difference, row: float) -> None:
     for mean, below, fill in ((d.weighted, 0.28, "black"), (d.mean, 0.4, "white")):
+        if not np.isfinite(mean.mean):
+            continue
         axes.errorbar(
             mean.mean,
             k + below,
@@ -89,18 +93,20 @@ def _row_text(variant: str, model: str, d: Difference, small: bool) -> str:
     return f"{name}\n{' '.join(counts)}" if small else "\n".join((name, *counts))
 
 
-def _caption(comparison: Comparison, rows: Mapping[str, Difference]) -> str:
+def _caption(comparison: Comparison, rows: Mapping[str, Difference], infinite: int) -> str:
     info = comparison.metric
-    points = "," + in_unit(info, "points") if info.unit else ""
+    metric, points = literal(metric_words(info), 60), "," + in_unit(info, "points") if info.unit else ""
     better = "" if info.higher_is_better else "; lower is better"
     several = any(len(d.seeds) > 1 for d in rows.values())
     intervals = ", with 95 % intervals over seeds" if several else ""
     some = len(comparison.clients) > 2 * NAMED
     named = f"\nnamed: the {NAMED} clients that gain least (dashed) and most (solid) over all rows" if some else ""
+    are = "is" if infinite == 1 else "are"
+    missing = f"\n{counted(infinite, 'difference')} that {are} not finite {are} not drawn" if infinite else ""
     return (
-        f"difference in {metric_words(info)} on own test samples from {literal(comparison.reference)}{points}{better}\n"
+        f"difference in {metric} on own test samples from {literal(comparison.reference)}{points}{better}\n"
         f"dots: clients, each at the same height in every row (larger: more test samples)\n"
-        f"◆ mean weighted by samples, ◇ plain mean{intervals}{named}"
+        f"◆ mean weighted by samples, ◇ plain mean{intervals}{named}{missing}"
     )
 
 
@@ -108,7 +114,8 @@ def _follow(
     figure: Figure, axes: Axes, comparison: Comparison, gain: np.ndarray, each: np.ndarray, places: np.ndarray
 ) -> None:
     """Name the clients that gain least and most, and draw a line through the dots of each from row to row."""
-    order = np.argsort(gain.mean(0), kind="stable")
+    average = gain.mean(0)
+    order = np.array([i for i in np.argsort(average, kind="stable") if np.isfinite(average[i])], int)
     least, most = (order, order[:0]) if len(order) <= 2 * NAMED else (order[:NAMED], order[-NAMED:])
     shown = [*least, *most]
     figure.draw_without_rendering()  # the width of the axes is known when they have been laid out

@@ -11,7 +11,18 @@ import numpy as np
 from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import find_metric
 from fedprior.records.schema import MetricInfo
-from fedprior.report.canvas import COLORS, FAINT, INK, MARKERS, counted_seeds, literal, new_figure, pushed_apart, save
+from fedprior.report.canvas import (
+    COLORS,
+    FAINT,
+    INK,
+    MARKERS,
+    counted_seeds,
+    few,
+    literal,
+    new_figure,
+    pushed_apart,
+    save,
+)
 from fedprior.report.curves import Curve, coinciding, gather, joined, visible
 from fedprior.report.words import format_count, format_value, metric_words
 
@@ -41,13 +52,13 @@ def learning_curves(
     curves, along = gather(by_variant, metric)
     seeds = [len(seeds) for seeds in by_variant.values()]
     over = f"mean and one standard deviation over {counted_seeds(seeds)}" if max(seeds) > 1 else "1 seed"
-    title = f"{literal(task)}: {metric_words(info)}, {over}"
+    title = f"{literal(task)}: {literal(metric_words(info), 60)}, {over}"
     if diverged:
-        title += f"\nnot shown, since they diverged: {', '.join(literal(name, 28) for name in diverged)}"
+        title += f"\nnot shown, since they diverged: {few(diverged)}"
     better = "" if info.higher_is_better else "; lower is better"
-    label = f"{info.label.replace('_', ' ')} on own test samples,\nweighted by samples{better}"
-    few = len(by_variant) <= len(COLORS) or not curves
-    figure = _together(curves, title, label, along, info) if few else _in_panels(curves, title, label, along, info)
+    label = f"{literal(info.label, 60)} on own test samples,\nweighted by samples{better}"
+    one = len(by_variant) <= len(COLORS) or not curves
+    figure = _together(curves, title, label, along, info) if one else _in_panels(curves, title, label, along, info)
     return save(figure, path)
 
 
@@ -122,7 +133,7 @@ def _explain_styles(figure: Figure, curves: Sequence[Curve]) -> None:
     models = {curve.model for curve in curves if not curve.local}
     both = {curve.variant for curve in curves if curve.model == "personal"}
     alone = [c.variant for c in curves if c.model == "global" and c.variant not in both]
-    also = f" (of {', '.join(literal(name, 20) for name in alone[:3])}: also the personal one)" if alone else ""
+    also = f" (of {few(alone, 3)}: also the personal one)" if alone else ""
     kinds: dict[str, tuple[Any, bool]] = {
         "personal models": ("-", "personal" in models),
         f"global model{also}": (DASHED, "global" in models),

@@ -127,7 +127,7 @@ def _line_panel(axes: Axes, sweep: Mapping[str, Any], info: MetricInfo) -> None:
         literal(key)
         + (" (log scale)" if scale == "log" else " (evenly spaced)" if scale == "names" and not named else "")
     )
-    axes.set_ylabel(f"validation {info.label}{better}{over}", fontsize=8.5)
+    axes.set_ylabel(f"validation {literal(info.label, 60)}{better}{over}", fontsize=8.5)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -172,7 +172,7 @@ def _parallel_panel(axes: Axes, sweep: Mapping[str, Any], info: MetricInfo) -> N
             number = axes.annotate(text, (len(keys), ends[i]), (-8, 8), textcoords="offset points")
             number.set(color=color, fontweight="bold", ha="right", zorder=5)
     axes.vlines(range(len(keys) + 1), -0.15, 1.15, color=INK, linewidth=1, zorder=3)
-    axes.set_xticks(range(len(keys) + 1), [*(literal(key) for key in keys), f"validation {info.label}"])
+    axes.set_xticks(range(len(keys) + 1), [*(literal(key) for key in keys), f"validation {literal(info.label, 60)}"])
     axes.xaxis.tick_top()
     axes.set(xlim=(-0.35, len(keys) + 0.03), ylim=(min(-0.15, *ends) - 0.04, 1.17))
     axes.set_yticks([NOWHERE] * (len(means) < len(cells)), ["diverged"] * (len(means) < len(cells)))

@@ -39,10 +39,12 @@ def _plot(axes: Axes, curve: Curve, color: str, marker: str) -> None:
 
 
 def _with_bars(axes: Axes, x: Any, y: Any, half: Any, style: str, **more: Any) -> None:
-    """Points with intervals, cut where the lower end would leave a logarithmic axis."""
-    y = np.asarray(y, float)
-    below = np.minimum(half, 0.95 * y)
-    axes.errorbar(x, y, yerr=[below, np.asarray(half, float)], fmt=style, capsize=3, markersize=4, **more)
+    """Points with intervals, cut where the lower end would leave a logarithmic axis; without where nothing is random."""
+    y, half = np.asarray(y, float), np.asarray(half, float)
+    if half.any():
+        axes.errorbar(x, y, yerr=[np.minimum(half, 0.95 * y), half], fmt=style, capsize=3, markersize=4, **more)
+    else:
+        axes.plot(x, y, style, markersize=4, **more)
 
 
 def _note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float], **style: Any) -> None:
@@ -50,12 +52,12 @@ def _note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, fl
 
 
 def _reference(axes: Axes, x: np.ndarray, y: float, *powers: float) -> None:
-    """Grey dashed lines of given slopes that leave one point, each named at its end."""
+    """Grey dashed lines of given slopes that leave one point, each named beyond its end."""
     ends = np.array([x.min(), x.max()], float)
     for power in powers:
         heights = y * (ends / ends[0]) ** power
         axes.plot(ends, heights, linestyle=(0, (6, 3)), color=GREY, linewidth=1, zorder=1, label=f"_slope {power:g}")
-        _note(axes, f"slope {power:g}", (ends[1], heights[1]), (0, 3), ha="right", va="bottom")
+        _note(axes, f"slope {power:g}", (ends[1], heights[1]), (3, 0), va="center")
 
 
 def rate(measured: Measured) -> Figure:
@@ -95,10 +97,10 @@ def _against_lambda(axes: Axes, table: Table) -> None:
     _dress(axes, "Theorem 2: personal models against $\\lambda$", r"$\lambda$", r"$\max_i \|\theta_i - w^*\|^2$")
     shown = (
         ("eta = 0", "identity mean", COLORS[0], "-o"),
-        ("bound", "its bound", COLORS[0], ":"),
+        ("bound", "bound, identity mean", COLORS[0], ":"),
         ("noisy", "5 steps on batches of 2, mean and 95 %", COLORS[4], "-s"),
         (stepped, rf"lg, $\eta_\alpha$ = {stepped.split()[-1]}", COLORS[1], "-^"),
-        (f"bound, {stepped}", "its bound", COLORS[1], ":"),
+        (f"bound, {stepped}", "bound, lg", COLORS[1], ":"),
     )
     for key, label, color, style in shown:
         half = [row.get(f"{key} ±95 %", 0.0) for row in table]
@@ -115,7 +117,7 @@ def _against_eta(axes: Axes, table: Table) -> None:
         if rows[mean]:
             eta = [r["eta"] for r in rows[mean]]
             axes.plot(eta, [r["distance"] for r in rows[mean]], style, color=color, markersize=4, label=mean)
-            axes.plot(eta, [r["bound"] for r in rows[mean]], ":", color=color, label=f"its bound ({mean})")
+            axes.plot(eta, [r["bound"] for r in rows[mean]], ":", color=color, label=f"bound, {mean}")
             axes.plot(eta, [r["2 (eta G)²"] for r in rows[mean]], "--", color=color, linewidth=1)
     axes.plot([], [], "--", color=GREY, linewidth=1, label=r"the bound's term $2\,\eta^2 G_\Phi^2$, same colours")
     axes.set_ylim(bottom=1e-4)

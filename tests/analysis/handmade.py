@@ -103,10 +103,13 @@ def rows(
     return [Row(t, model, data, average, {metric: value}) for t, value in values.items() for average in which]
 
 
-def both_models(values: Mapping[int, float], pooled: float | None = None, **more: Any) -> list[Row]:
-    """Personal and global models with the same values, and perhaps the personal ones on pooled data at the end."""
-    end = [] if pooled is None else rows({max(values): pooled}, data="pooled", **more)
-    return [*rows(values, **more), *rows(values, "global", **more), *end]
+def both_models(values: Mapping[int, float], pooled: float | None = None) -> list[Row]:
+    """Personal and global models of the same accuracy, and perhaps that of the personal ones on pooled data at the end; the
+    loss tells them apart.
+    """
+    end = [] if pooled is None else rows({max(values): pooled}, data="pooled")
+    apart = [row._replace(values={**row.values, "nll": 1.0}) for row in rows(values, "global")]
+    return [*(row._replace(values={**row.values, "nll": 0.5}) for row in rows(values)), *apart, *end]
 
 
 def evaluated(

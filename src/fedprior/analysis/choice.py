@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,27 @@ def choose(candidates: Iterable[Candidate], metric: str = "accuracy") -> Candida
     return max(alive, key=lambda scored: sign * scored[1])[0]
 
 
+def ends(chosen: Mapping[str, Any], tried: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The numbers of a setting beyond which nothing was tried, so that a better one may lie there: smallest or largest.
+
+    >>> ends({"lam": 1.0, "K": 2, "start": "w"}, [{"lam": x, "K": 2, "start": "w"} for x in (0.1, 1.0)])
+    {'lam': 'largest'}
+    """
+    tried, found = list(tried), dict[str, str]()
+    for key, value in chosen.items():
+        values = {setting[key] for setting in tried}
+        if len(values) > 1 and not any(isinstance(v, str | bool | None) for v in values):
+            found |= {key: "smallest"} if value == min(values) else {key: "largest"} if value == max(values) else {}
+    return found
+
+
 def summarize_sweep(candidates: Iterable[Candidate], metric: str = "accuracy") -> dict[str, Any]:
     """A method's settings, what they were chosen by, and the chosen one, as plain data."""
     candidates = list(candidates)
     best = choose(candidates, metric)
     return {
         "chosen": None if best is None else best.setting,
+        "at_end": {} if best is None else ends(best.setting, [candidate.setting for candidate in candidates]),
         "cells": [
             {
                 "variant": candidate.variant,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Annotated, Any
 
 import typer
 
-from fedprior.cli.app import app, print_line, print_table
+from fedprior.cli.app import Json, app, print_line, print_table
 
 
 @app.command()
@@ -14,15 +16,16 @@ def methods(
     name: Annotated[
         str | None, typer.Argument(metavar="[METHOD]", help="Show one method's defaults and sources.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """List the methods with what they cost, or show one's defaults and where they come from."""
     if name is None:
-        _list()
+        _list(as_json)
     else:
-        _show(name)
+        _show(name, as_json)
 
 
-def _show(name: str) -> None:
+def _show(name: str, as_json: bool) -> None:
     from fedprior.core.hyper import hypers
     from fedprior.methods import METHODS, make
     from fedprior.report.listings import sources_table
@@ -35,11 +38,20 @@ def _show(name: str) -> None:
         if value is None and hasattr(method, "switch"):
             value = method.switch(key)
         rows.append((key, value, "the method's name" if key in preset else about.source))
+    if as_json:
+        settings = {key: {"default": _plain(value), "source": source} for key, value, source in rows}
+        shown = {"method": name, "paper": method.paper, "participation": list(method.participation)}
+        sys.stdout.write(json.dumps({**shown, "settings": settings}, indent=1) + "\n")
+        return
     print_table(sources_table(f"{name}: {method.paper}", ("setting", "default"), rows))
     print_line(f"participation: {' or '.join(method.participation)} (the first is the default)")
 
 
-def _list() -> None:
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _list(as_json: bool) -> None:
     from dataclasses import asdict
 
     from fedprior.data.view import SAMPLES_PER_STEP
@@ -48,8 +60,16 @@ def _list() -> None:
     from fedprior.report.listings import methods_table
 
     made = {name: make(name) for name in METHODS}
+    costs = {name: asdict(measure(method.algorithm())) for name, method in made.items()}
+    if as_json:
+        every = {
+            name: {"paper": method.paper, "participation": list(method.participation), "cost": costs[name]}
+            for name, method in made.items()
+        }
+        sys.stdout.write(json.dumps(every, indent=1) + "\n")
+        return
     table = methods_table(
-        {name: asdict(measure(method.algorithm())) for name, method in made.items()},
+        costs,
         {name: method.participation[0] for name, method in made.items()},
         {name: method.paper for name, method in made.items()},
         samples=SAMPLES,

@@ -115,9 +115,12 @@ def sweep(
             out.print(f"{opened.name}, {name}: {chosen_by}", style="bold", highlight=False)
             print_table(layouts.sweep_table(of))
             if of["command"] is not None:
+                at_end = " and ".join(of["at_end"])
                 out.print(
                     f"Chosen on validation samples, {opened.settings.validation:.0%} of the training samples; the test was "
-                    "not looked at. To train with the chosen setting on all training samples:",
+                    "not looked at. "
+                    + (f"As {at_end} is at the end of its range, a wider --grid may choose better. " if at_end else "")
+                    + "To train with the chosen setting on all training samples:",
                     highlight=False,
                 )
                 out.print(f"  {escape(of['command'])}\n", soft_wrap=True, highlight=False)

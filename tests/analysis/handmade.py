@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedprior.records.runs import RunFolder
 from fedprior.records.schema import (
     ACCURACY,
     AVERAGES,
@@ -18,6 +20,7 @@ from fedprior.records.schema import (
     Row,
     RunRecord,
     Status,
+    Times,
     averages,
 )
 
@@ -134,3 +137,12 @@ def evaluated(
             for i, name in enumerate(names or range(len(samples)))
         ]
     return averaged, clients
+
+
+def written(root: Path, run: RunRecord) -> Path:
+    """The run as files, in the folder <root>/<task>/<variant>/<seed>."""
+    folder = RunFolder(root / run.task / run.variant / str(run.seed))
+    folder.begin(run.config)
+    folder.append(run.rows, run.clients, Times(run.round, 0.1, 0.1))
+    folder.set_status(run.status, run.round)
+    return folder.path

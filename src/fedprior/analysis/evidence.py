@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +14,8 @@ from fedprior.analysis.clients import ClientValues, client_values
 from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import SCORED_MODELS, chosen_rounds, find_metric, series_of
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import ACCURACY, AVERAGES, MetricInfo, RunRecord
+from fedprior.records.runs import LazyRows
+from fedprior.records.schema import ACCURACY, MetricInfo, RunRecord
 
 FEW = 20  # test samples: of fewer, one is more than five points
 Z = 1.959963984540054  # of the standard normal distribution, 0.975
@@ -83,27 +86,34 @@ def evidence(by_variant: Mapping[str, Seeds], metric: str, choice: str) -> Evide
         info = find_metric([record for seeds in by_variant.values() for record in seeds.values()], metric)
     except FedpriorError:  # one with a value for each class
         return Evidence(None, [])
-    known: dict[str, dict[str, dict[int, ClientValues]]] = {model: {} for model in SCORED_MODELS}
-    for model, by_name in known.items():
-        for variant, seeds in by_variant.items():
-            found = {seed: _known(record, model, choice, info) for seed, record in seeds.items()}
-            by_name[variant] = {seed: values for seed, values in found.items() if values is not None}
-    runs = [values for by_name in known.values() for by_seed in by_name.values() for values in by_seed.values()]
-    alike = [values for values in runs if values.samples == runs[0].samples]
-    personal = known[SCORED_MODELS[0]]
+    known = {
+        variant: {seed: _known(record, choice, info) for seed, record in seeds.items()}
+        for variant, seeds in by_variant.items()
+    }
+    runs = [values for by_seed in known.values() for models in by_seed.values() for values in models.values()]
+    personal = {
+        variant: {seed: models["personal"] for seed, models in by_seed.items() if "personal" in models}
+        for variant, by_seed in known.items()
+    }
     whole = {v: by_seed for v, by_seed in personal.items() if by_seed.keys() == by_variant[v].keys()}
-    return Evidence(support(alike, info), equal_rows(whole))
+    return Evidence(support([run for run in runs if run.samples == runs[0].samples], info), equal_rows(whole))
 
 
-def _known(record: RunRecord, model: str, choice: str, info: MetricInfo) -> ClientValues | None:
-    """The clients' values at the chosen rounds, where they were recorded."""
+def _known(record: RunRecord, choice: str, info: MetricInfo) -> dict[str, ClientValues]:
+    """The clients' values of each model at the chosen rounds, where they were recorded; nothing else is read."""
     series = series_of(record, info.name)
-    if not chosen_rounds(series, model, "own", AVERAGES[0], info.higher_is_better)[choice]:
-        return None
-    try:
-        return client_values(record, model, choice, info)
-    except FedpriorError:  # a run from before they were, or one that lost some: its averages are shown all the same
-        return None
+    rounds = {
+        model: chosen_rounds(series, model, "own", "weighted", info.higher_is_better)[choice] for model in SCORED_MODELS
+    }
+    if isinstance(record.clients, LazyRows):
+        wanted = {t for chosen in rounds.values() for t in chosen}
+        record = dataclasses.replace(record, clients=record.clients.of_rounds(wanted))
+    found = {}
+    for model in (model for model, chosen in rounds.items() if chosen):
+        # A run from before clients were recorded, or one that lost some, has its averages all the same.
+        with contextlib.suppress(FedpriorError):
+            found[model] = client_values(record, model, choice, info)
+    return found
 
 
 def equal_rows(runs: Mapping[str, Mapping[int, ClientValues]]) -> list[list[str]]:

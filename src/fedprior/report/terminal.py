@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fedprior.report.tables import Line, Table
-
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
+
+    from fedprior.report.tables import Line, Table
 
 TERMINAL = 80  # columns, where it is not known
 WIDEST = 100  # of sentences

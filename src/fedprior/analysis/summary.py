@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 
+ROUNDING = 1e-6  # of sums over the pooled samples, which are taken in another order for personal models
 BOTH = {SCORED_MODELS: "both", NEWCOMERS: "newcomer-both"}  # what two models are called that are one
 
 
@@ -109,7 +111,7 @@ def _never_apart(every: Iterable[Series], pair: tuple[str, ...]) -> bool:
         for (model, *where), curve in by_key.items():
             other = by_key.get((pair[1], where[0], where[1]), {}) if model == pair[0] else {}
             rounds = curve.keys() & other.keys()
-            if any(curve[t] != other[t] for t in rounds):
+            if any(not math.isclose(curve[t], other[t], rel_tol=ROUNDING, abs_tol=ROUNDING) for t in rounds):
                 return False
             compared |= bool(rounds) and where[0] == "own"
     return compared

@@ -41,6 +41,7 @@ def table(
     model have a table each.
     """
     from fedprior.analysis.evidence import evidence
+    from fedprior.analysis.grouping import is_cell
     from fedprior.analysis.series import ROUNDS
     from fedprior.report.tables import FORMATS, render
     from fedprior.study.results import Results
@@ -50,9 +51,12 @@ def table(
     if at not in ROUNDS:
         raise unknown("round", at, ROUNDS)
     results = Results.read(*folders)
+    where = f"at or below {', '.join(map(str, folders))}"
+    if all(map(is_cell, results.records)):
+        raise FedpriorError(f"nothing to show: {where} are only runs of sweeps, which do not look at the test")
     groups = results.groups(warn)
     if not groups:
-        raise FedpriorError(f"nothing to show: no run at or below {', '.join(map(str, folders))} has been evaluated")
+        raise FedpriorError(f"nothing to show: no run {where} has been evaluated")
     if rows:
         results = results.only(rows)
     if as_json:

@@ -153,10 +153,9 @@ class Results:
             else:
                 without.append(name)
         for name in without:
-            text = f"{name} held out no validation samples to choose a round by; run it with --set validation=0.2"
             if not found:
-                raise FedpriorError(f"{text}, or choose another --round")
-            warn(f"{text}; it has no table")
+                raise FedpriorError(f"{_no_validation(name)}, or choose another --round")
+            warn(f"{_no_validation(name)}; it has no table")
         return found
 
     def table(self, round: str = "last", metric: str = "accuracy") -> Table:
@@ -170,7 +169,11 @@ class Results:
         """Rows against tasks, with the average and the standard deviation over tasks."""
         from fedprior.report import layouts
 
-        return layouts.task_table(summary.over_tasks(self.summary(), choice=round, metric=metric))
+        summaries = self.summary()
+        for name, rows in summaries.items():
+            if not summary.has_choice(rows, metric, round):
+                raise FedpriorError(f"{_no_validation(name)}, or choose another --round")
+        return layouts.task_table(summary.over_tasks(summaries, choice=round, metric=metric))
 
     def curves(self, metric: str = "accuracy", task: str | None = None, path: Path | None = None) -> Figure | None:
         """The learning curves of a task (the first, if none is named), drawn or saved."""
@@ -211,6 +214,10 @@ class Results:
 
     def __repr__(self) -> str:
         return f"Results({len(self.records)} runs)"
+
+
+def _no_validation(name: str) -> str:
+    return f"{name} held out no validation samples to choose a round by; run it with --set validation=0.2"
 
 
 def _order() -> tuple[str, ...]:

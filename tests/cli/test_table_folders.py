@@ -55,7 +55,7 @@ def test_what_was_changed_what_is_one_and_what_is_equal(folder: Path) -> None:
     assert "both: the personal models are the global one" in text
     assert "equal for every client: pfedme, mh lam=30" in text
     assert (
-        "worst 10%: 1 of 4 clients, 10 to 40 test samples, one of them up to 10.0 points; 2 clients have under" in text
+        "worst 10%: 1 of 4 clients, 10 to 20 test samples, one of them up to 10.0 points; 2 clients have under" in text
     )
     compared = " ".join(fedprior("compare", folder).out.split())
     assert "equal for every client: pfedme, mh lam=30" in compared

@@ -18,12 +18,7 @@ from fedprior.records.schema import RunRecord, Status, differences
 
 Seeds = Mapping[int, RunRecord]
 Warn = Callable[[str], None]
-OF_THE_DATA = (
-    "fingerprint",
-    "split",
-    "clients",
-    "newcomers",
-)  # what runs of one task have in common besides its settings
+OF_THE_DATA = ("fingerprint", "split", "clients", "newcomers")  # what runs of a task share besides its settings
 FREE_PROTOCOL = ("participation",)  # for which each method has a default of its own
 
 

@@ -93,7 +93,7 @@ def sweep(
     picture = picture or place / "parallel.png"
     summaries = {
         name: {
-            **summarize_sweep(study.outcomes(name)),
+            **summarize_sweep(study.outcomes(name), bounds=_bounds(name)),
             "command": study.command(name, task, settings or [], rounds),
         }
         for name in study.candidates
@@ -133,6 +133,14 @@ def sweep(
         )
     if hopeless:
         raise typer.Exit(1)
+
+
+def _bounds(name: str) -> dict[str, tuple[float | None, float | None]]:
+    """The least and the most that the settings of a method can be."""
+    from fedprior.core.hyper import hypers
+    from fedprior.methods import METHODS
+
+    return {key: (about.least, about.most) for key, about in hypers(METHODS.find(name).cls).items()}
 
 
 def _try_all(study: Sweep, folder: Path) -> bool:

@@ -83,10 +83,10 @@ def _squeezed(table: Table, cells: Sequence[Line], natural: list[int], gap: int,
     """Narrower widths: texts at the end give way, or else names at the beginning, which may take some lines."""
     widths, gaps = list(natural), gap * (len(natural) - 1)
     if table.remarks:
-        last = range(len(widths))[-table.remarks :]
-        for k in sorted(last, key=lambda k: -widths[k]):
-            least = min(natural[k], max(REMARK, len(cells[k][0])))
-            widths[k] = max(least, widths[k] - max(0, sum(widths) + gaps - width))
+        least = [min(w, max(REMARK, len(column[0]))) for w, column in zip(natural, cells, strict=True)]
+        wraps = range(len(widths))[-table.remarks :]
+        while sum(widths) + gaps > width and (wide := [k for k in wraps if widths[k] > least[k]]):
+            widths[max(wide, key=lambda k: widths[k])] -= 1  # the widest of them
     elif table.left:
         widths[0] = width - gaps - sum(widths[1:])
         longest = max((len(word) for name in cells[0] for word in name.split()), default=0)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from analysis.handmade import evaluated, record, rows, written
 from program import fedprior, refused
 
 from fedprior.records.schema import Row, RunRecord
+from fedprior.study.results import Results
 
 SAMPLES = (10, 20, 40, 10)
 VALUES = {"local": (50, 60, 70, 80), "fedavg": (60, 60, 60, 80), "pfedme": (70, 60, 70, 90), "mh": (70, 60, 70, 90)}
@@ -79,6 +81,19 @@ def test_rows_and_columns_are_chosen(folder: Path) -> None:
     assert comparison["against"] == "local"
     flat = fedprior("table", folder, "--columns", "method,mean", "--format", "csv").out.splitlines()
     assert flat[:2] == ['method,"own test, mean"', "local,65.00"]
+
+
+def test_one_order_for_tables_comparisons_summaries_and_pictures(folder: Path) -> None:
+    asked = ["mh", "local", "pfedme", "fedavg"]  # as of run and study
+    by_registry = ["local", "fedavg", "pfedme", "mh"]  # of folders
+    for results, order in ((Results([run(name) for name in asked]), asked), (Results.read(folder), by_registry)):
+        ((rows,), (table,)) = results.summary().values(), results.tables().values()
+        assert list(rows) == order
+        assert [line[0].split()[0] for line in table.body] == order
+        assert list(results.compare().variants) == order
+        with patch("fedprior.report.figures.learning_curves") as draw:
+            results.curves()
+        assert list(draw.call_args.args[1]) == order
 
 
 def test_json_holds_the_numbers_and_what_stands_behind_them(folder: Path) -> None:

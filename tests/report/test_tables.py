@@ -88,8 +88,8 @@ def test_markdown() -> None:
 def test_latex_escapes_what_means_something_there() -> None:
     lines = render(NASTY, "latex").splitlines()
     assert lines[4] == r"\caption{<script>alert('x')</script> \& more; 5 \% of a\_b.}"
-    assert lines[8] == r"method & a\_b \& 10\% & \#1 \$ \\"
-    assert lines[10] == (
+    assert lines[9] == r"method & a\_b \& 10\% & \#1 \$ \\"
+    assert lines[11] == (
         r"[bold]a\_b[/bold] | <b> & x\textbackslash{}y\textasciitilde{}z\textasciicircum{}2 \{\} & 1.00 $\pm$ 0.50 \\"
     )
 

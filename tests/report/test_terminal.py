@@ -6,6 +6,7 @@ import io
 import re
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from fedprior.report.tables import Column, Table, rich_table
@@ -77,6 +78,16 @@ def test_a_word_longer_than_a_line_is_broken_behind_a_sign() -> None:
     assert wrapped("one two", 20, "  ") == ["one two"]
     assert wrapped("one two three", 8, "  ") == ["one two", "  three"]
     assert wrapped("", 8) == [""]
+
+
+def test_wide_letters_take_two_columns() -> None:
+    rows = (("病院の名前", "93.60 ± 0.26", "91.20 ± 0.11"), ("local", "90.00 ± 0.10", "90.00 ± 0.10"))
+    table = Table("", "", ("method", "mean", "worst"), rows, left=1)
+    for width in (24, 34, 80):
+        lines = shown(table, width)
+        assert max(map(cell_len, lines)) <= width
+        assert "\n".join(lines).count("±") == 4
+        assert "病院の名前" in "\n".join(lines)
 
 
 def test_a_table_without_names_or_rows() -> None:

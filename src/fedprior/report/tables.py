@@ -161,6 +161,7 @@ def latex_escape(text: str) -> str:
 
 
 BEST, SECOND = 1, 2
+SMALL = r"\footnotesize\setlength{\tabcolsep}{3pt}"  # so that the usual columns fit the width of an article
 
 
 def ranks(table: Table) -> dict[tuple[int, int], int]:
@@ -209,7 +210,7 @@ def _latex_table(table: Table) -> str:
         r"\bottomrule",
         r"\end{tabular}",
     ]
-    return "\n".join([r"\begin{table}[t]", r"\centering", *about, *tabular, r"\end{table}"])
+    return "\n".join([r"\begin{table}[t]", r"\centering", *about, SMALL, *tabular, r"\end{table}"])
 
 
 def _html(tables: Iterable[Table]) -> str:

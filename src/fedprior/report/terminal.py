@@ -45,12 +45,14 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     >>> wrapped("a long-winded word", 8)
     ['a long-', 'winded', 'word']
     """
+    from rich.cells import cell_len
+
     lines = [""]
     for word in text.split():
-        fits = len(indent) + len(word) <= width
+        fits = len(indent) + cell_len(word) <= width
         for k, part in enumerate([word] if fits else re.findall(r"[^-_=,/:]*[-_=,/:]+|[^-_=,/:]+", word)):
             space = " " if k == 0 and lines[-1].strip() else ""
-            if lines[-1].strip() and len(lines[-1]) + len(space) + len(part) > width:
+            if lines[-1].strip() and cell_len(lines[-1] + space + part) > width:
                 lines.append(indent + part)
             else:
                 lines[-1] += space + part
@@ -68,8 +70,7 @@ def _folded(table: Table, width: int) -> Iterator[RenderableType]:
         if widths and sum(widths) + gap * (len(widths) - 1) <= width:
             yield _grid(table, head, body, widths, range(len(head)), gap)
             return
-    words = max((len(word) for name in cells[0] for word in name.split()), default=0)
-    for name in (natural[0], words):  # a name in one line, or in several
+    for name in (natural[0], _longest_word(cells[0])):  # a name in one line, or in several
         widths = [name, *natural[1:]]
         if groups := list(_groups(table, widths, width)):
             for k, places in enumerate(groups):
@@ -89,10 +90,15 @@ def _squeezed(table: Table, cells: Sequence[Line], natural: list[int], gap: int,
             widths[max(wide, key=lambda k: widths[k])] -= 1  # the widest of them
     elif table.left:
         widths[0] = width - gaps - sum(widths[1:])
-        longest = max((len(word) for name in cells[0] for word in name.split()), default=0)
-        if widths[0] < longest or any(len(wrapped(name, widths[0])) > NAME_LINES for name in cells[0]):
+        if widths[0] < _longest_word(cells[0]) or any(len(wrapped(name, widths[0])) > NAME_LINES for name in cells[0]):
             return []
     return widths
+
+
+def _longest_word(cells: Line) -> int:
+    from rich.cells import cell_len
+
+    return max((cell_len(word) for cell in cells for word in cell.split()), default=0)
 
 
 def _groups(table: Table, natural: Sequence[int], width: int) -> Iterator[list[int]]:

@@ -119,7 +119,7 @@ def sweep(
                 out.print(
                     f"Chosen on validation samples, {opened.settings.validation:.0%} of the training samples; the test was "
                     "not looked at. "
-                    + (f"As {at_end} is at the end of its range, a wider --grid may choose better. " if at_end else "")
+                    + (f"A wider --grid of {at_end} may choose better, as the range ends there. " if at_end else "")
                     + "To train with the chosen setting on all training samples:",
                     highlight=False,
                 )

@@ -14,7 +14,6 @@ from fedprior.analysis.clients import ClientValues, client_values
 from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import SCORED_MODELS, chosen_rounds, find_metric, series_of
 from fedprior.errors import FedpriorError
-from fedprior.records.runs import LazyRows
 from fedprior.records.schema import ACCURACY, MetricInfo, RunRecord
 
 FEW = 20  # test samples: of fewer, one is more than five points
@@ -105,9 +104,10 @@ def _known(record: RunRecord, choice: str, info: MetricInfo) -> dict[str, Client
     rounds = {
         model: chosen_rounds(series, model, "own", "weighted", info.higher_is_better)[choice] for model in SCORED_MODELS
     }
-    if isinstance(record.clients, LazyRows):
-        wanted = {t for chosen in rounds.values() for t in chosen}
-        record = dataclasses.replace(record, clients=record.clients.of_rounds(wanted))
+    wanted = {t for chosen in rounds.values() for t in chosen}
+    of_rounds = getattr(record.clients, "of_rounds", None)
+    clients = [row for row in record.clients if row.round in wanted] if of_rounds is None else of_rounds(wanted)
+    record = dataclasses.replace(record, clients=clients)
     found = {}
     for model in (model for model, chosen in rounds.items() if chosen):
         # A run from before clients were recorded, or one that lost some, has its averages all the same.

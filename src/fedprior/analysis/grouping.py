@@ -65,10 +65,10 @@ def group(
 
 
 def is_cell(record: RunRecord) -> bool:
-    """Whether a run is a cell of a sweep: it looks at validation samples alone."""
-    where = [part.name for part in Path(record.where).parents]  # <task>/sweep/<method>/<cell>/<seed>
-    marks = bool(record.rows) or "numbers_as_data" in record.config["run"] or where[2:3] == ["sweep"]
-    return marks and all(row.data == "validation" for row in record.rows)
+    """Whether a run is a cell of a sweep: it says so, or lies where cells do, and looks at validation samples alone."""
+    where = [part.name for part in Path(record.where).absolute().parents]  # <task>/sweep/<method>/<cell>/<seed>
+    swept = "numbers_as_data" in record.config["run"] or where[2:3] == ["sweep"]
+    return swept and all(row.data == "validation" for row in record.rows)
 
 
 def _counting(records: Iterable[RunRecord], warn: Warn) -> list[RunRecord]:

@@ -22,11 +22,11 @@ class Outcome(NamedTuple):
     err: str
 
 
-def fedprior(*arguments: object) -> Outcome:
-    """Run ``fedprior ARGUMENTS`` in this process, on a terminal of 80 columns that is no terminal."""
+def fedprior(*arguments: object, columns: int = 80) -> Outcome:
+    """Run ``fedprior ARGUMENTS`` in this process, on a terminal of so many columns that is no terminal."""
     out, err = io.StringIO(), io.StringIO()
     argv = patch.object(sys, "argv", ["fedprior", *map(str, arguments)])
-    with argv, patch.dict(os.environ, {"COLUMNS": "80"}), redirect_stdout(out), redirect_stderr(err):
+    with argv, patch.dict(os.environ, {"COLUMNS": str(columns)}), redirect_stdout(out), redirect_stderr(err):
         try:
             main()
         except SystemExit as stop:

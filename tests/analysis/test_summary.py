@@ -126,9 +126,25 @@ def test_newcomers_are_there_where_any_joined() -> None:
     number = about["metrics"]["accuracy"]["newcomer"]["own"]["mean"]
     assert number["last"] == {"mean": 42.0, "std": None, "seeds": [0]}
     assert number["best"] is None  # they were looked at once
-    assert models_of(about) == ["personal", "global", "newcomer"]
+    assert list(models_of(about)) == ["personal", "global", "newcomer"]
     without = summarize({"fedavg": {1: record("fedavg", 1, both_models(VALUES))}})["fedavg"]
     assert "newcomer" not in without["metrics"]["accuracy"]
+
+
+def test_models_that_nothing_tells_apart_are_one() -> None:
+    def made(*more: Row, seeds: int = 2) -> dict[str, Any]:
+        runs = {s: record("fedavg", s, [*rows(VALUES), *rows(VALUES, "global"), *more]) for s in range(seeds)}
+        return summarize({"fedavg": runs})["fedavg"]
+
+    pooled = rows(VALUES, "global", "pooled")
+    for rounded in (55.0, 55.0 + 1e-7):  # sums over pooled samples are rounded
+        assert models_of(made(*pooled, *rows({5: rounded}, data="pooled"))) == {"both": "global"}
+    assert list(models_of(made(*pooled, *rows({5: 54.0}, data="pooled")))) == ["personal", "global"]
+    joined = [*rows({5: 42.0}, "newcomer"), *rows({5: 42.0}, "newcomer-global")]
+    assert list(models_of(made(*joined))) == ["both", "newcomer-both"]
+    one = [Row(3, model, "own", "mean", {"nll": nll}) for model, nll in (("personal", 0.5), ("global", 0.25))]
+    assert list(models_of(made(*one))) == ["personal", "global"]  # one loss at one round is enough
+    assert list(models_of(summarize({"local": {0: record("local", 0, rows(VALUES))}})["local"])) == ["personal"]
 
 
 def test_settings_of_one_method_stand_side_by_side() -> None:
@@ -184,6 +200,12 @@ def test_a_row_that_lacks_a_task_has_no_average() -> None:
         *(("mh", "personal"), ("mh", "global")),
         *(("lg", "personal"), ("lg", "global")),
     ]
+    same = {0: record("mh", 0, [*rows(VALUES), *rows(VALUES, "global")])}
+    assert [row.model for row in over_tasks({"a": summarize({"mh": same}), "b": summarize({"mh": same})}).rows] == [
+        "both"
+    ]
+    mixed = over_tasks({"a": summarize({"mh": same}), "two": two}).rows  # one model on one task, two on the other
+    assert [row.model for row in mixed if row.variant == "mh"] == ["personal", "global"]
     by_variant = {row.variant: row for row in over.rows}
     assert by_variant["local"].numbers["two"] is None
     assert (by_variant["local"].average, by_variant["local"].std) == (None, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from program import fedprior, refused
 
@@ -20,6 +22,10 @@ def test_tasks() -> None:
     batch = next(line for line in fedprior("tasks", "digits-mclr").out.splitlines() if "batch" in line)
     assert "section 5" in batch  # shown although 20 is the default of all tasks
     refused(fedprior("tasks", "digits-mlcr"), "did you mean 'digits-mclr'")
+    every = json.loads(fedprior("tasks", "--json").out)
+    assert list(every) == list(task_names())
+    assert every["digits-mclr"]["why"]["batch"].startswith("paper, section 5")
+    assert json.loads(fedprior("tasks", "digits-mclr", "--json").out) == every["digits-mclr"]
 
 
 def test_methods(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,8 +33,16 @@ def test_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(methods, "METHODS", Registry("method", few))  # counting all of them takes long
         shown = fedprior("methods")
+        costs = json.loads(fedprior("methods", "--json").out)
     assert all(name in shown.out for name in few)  # none is cut short at 80 columns
     assert max(map(len, shown.out.splitlines())) <= 80
+    assert list(costs) == list(few)
+    assert costs["fedavg"]["cost"]["gradients"] == 20
+    about = json.loads(fedprior("methods", "mh-released", "--json").out)
+    assert about["participation"][0] == "all"
+    assert about["settings"]["mean"] == {"default": "mh", "source": "the method's name"}
+    narrow = fedprior("methods", "mh-released", columns=40).out
+    assert max(map(len, narrow.splitlines()[:-1])) <= 40
     one = fedprior("methods", "mh-released").out
     assert "released" in one
     assert "True" in one  # the value of overwrite in force, not its None

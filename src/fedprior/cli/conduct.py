@@ -129,7 +129,6 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
     """Write the summaries and pictures of all tasks, and print the tables or everything as JSON."""
     from fedprior.engine.metrics import METRICS
     from fedprior.files import write_text
-    from fedprior.report import layouts
     from fedprior.report.untested import untested_runs
 
     of_classes = metric in METRICS and METRICS.find(metric).info.per_class
@@ -155,9 +154,8 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
         return
     for runs in untested.values():
         print_line(f"{runs.text}    records: {folder / runs.task}")
-    for name, summary in summaries.items():
-        if summary["results"]:
-            print_table(layouts.run_table(name, summary["results"], "last", metric))
-            print_line(f"curves: {folder / name / 'curves.png'}    records: {folder / name}")
+    for name, table in results.tables(metric=metric).items():
+        print_table(table)
+        print_line(f"curves: {folder / name / 'curves.png'}    records: {folder / name}")
     if sum(bool(summary["results"]) for summary in summaries.values()) > 1 and not of_classes:
         print_table(results.table(metric=metric))

@@ -91,7 +91,7 @@ def sweep(
     picture = picture or place / "parallel.png"
     summaries = {
         name: {
-            **summarize_sweep(study.outcomes(name)),
+            **summarize_sweep(study.outcomes(name), bounds=_bounds(name)),
             "command": study.command(name, task, settings or [], rounds),
         }
         for name in study.candidates
@@ -113,9 +113,12 @@ def sweep(
             print_line(f"{opened.name}, {name}: {chosen_by}", style="bold")
             print_table(layouts.sweep_table(of))
             if of["command"] is not None:
+                at_end = " and ".join(of["at_end"])
                 print_line(
                     f"Chosen on validation samples, {opened.settings.validation:.0%} of the training samples; the test was "
-                    "not looked at. To train with the chosen setting on all training samples:"
+                    "not looked at. "
+                    + (f"A wider --grid of {at_end} may choose better, as the range ends there. " if at_end else "")
+                    + "To train with the chosen setting on all training samples:"
                 )
                 print_line(f"  {of['command']}\n")
         print_line(f"picture: {picture}    records: {place}")
@@ -124,6 +127,14 @@ def sweep(
         tell("diverged", "red", f"every setting of {name} diverged, so there is none to choose; try smaller steps")
     if hopeless:
         raise typer.Exit(1)
+
+
+def _bounds(name: str) -> dict[str, tuple[float | None, float | None]]:
+    """The least and the most that the settings of a method can be."""
+    from fedprior.core.hyper import hypers
+    from fedprior.methods import METHODS
+
+    return {key: (about.least, about.most) for key, about in hypers(METHODS.find(name).cls).items()}
 
 
 def _try_all(study: Sweep, folder: Path) -> bool:

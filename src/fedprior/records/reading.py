@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,7 +91,7 @@ def read_metrics(folder: Path, standing: Standing) -> tuple[Row, ...]:
         _check_scan(beside, outline, standing)
         _check_kinds(beside, outline, standing)
         last = max((row.round for row in found.rows if row.round <= standing.last), default=0)
-        clients = tables.rows_of(text, last, standing.clients)
+        clients = tables.rows_of(text, {last}, standing.clients)
     else:
         clients = [row for row in read(beside, standing).rows if isinstance(row, ClientRow)]
     _check_averages(path, found, clients, standing.last)
@@ -121,8 +121,8 @@ def check_resumable(folder: Path, clients: Sequence[ClientId], schedule: Schedul
 class LazyRows(Sequence[ClientRow]):
     """Rows that are read when they are first looked at: most tables need none of the clients' own."""
 
-    def __init__(self, read: Callable[[], list[ClientRow]]):
-        self._read = functools.cache(read)
+    def __init__(self, read: Callable[[], list[ClientRow]], of_rounds: Callable[[Collection[int]], list[ClientRow]]):
+        self._read, self.of_rounds = functools.cache(read), of_rounds
 
     def __getitem__(self, k: Any) -> Any:
         return self._read()[k]

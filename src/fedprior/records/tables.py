@@ -11,7 +11,7 @@ import io
 import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -171,12 +171,12 @@ def outline(table: str, text: str) -> Scan:
     return Scan(rows, lines, damage, torn and len(damage) == 1, empty.columns, True)
 
 
-def rows_of(text: str, t: int, clients: Sequence[ClientId] = ()) -> list[ClientRow]:
-    """The rows of one round in the text of clients.csv: they stand together, and what is above them is not looked at."""
+def rows_of(text: str, rounds: Collection[int], clients: Sequence[ClientId] = ()) -> list[ClientRow]:
+    """The rows of some rounds in the text of clients.csv: rounds stand in order, and what is above them is not looked at."""
     head, _, _ = text.partition("\n")
-    begin = text.find(f"\n{t},")
+    begin = text.find(f"\n{min(rounds)},") if rounds else -1
     found = scan("clients.csv", head + text[begin:], clients).rows if begin >= 0 else []
-    return [row for row in found if isinstance(row, ClientRow) and row.round == t]
+    return [row for row in found if isinstance(row, ClientRow) and row.round in rounds]
 
 
 def _check_plausible(row: AnyRow, cells: Mapping[str, str]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedprior.analysis import grouping, summary
+from fedprior.analysis.evidence import evidence
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import Run
 from fedprior.records.schema import RunRecord, Status
+from fedprior.report import words
 from fedprior.study import models_of
 
 if TYPE_CHECKING:
@@ -129,15 +131,42 @@ class Results:
         """All numbers as plain data: task -> row -> ..."""
         return {task: summary.summarize(rows) for task, rows in self.groups(warn).items()}
 
-    def table(self, round: str = "last", metric: str = "accuracy") -> Table:
-        """The table of one task, or, of several tasks, that of rows against tasks with their average."""
+    def only(self, names: Sequence[str]) -> Results:
+        """The runs of these rows, in this order; a row is called by its name or as tables show it, several with commas."""
+        called: dict[str, str] = {}
+        for rows in self.summary().values():
+            called |= {words.row_name(row, about): row for row, about in rows.items()} | {row: row for row in rows}
+        parts = [part for name in names for part in ([name] if name in called else map(str.strip, name.split(",")))]
+        for part in parts:
+            if part not in called:
+                raise unknown("row", part, called)
+        wanted = list(dict.fromkeys(called[part] for part in parts))
+        records = [record for name in wanted for record in self.records if record.variant == name]
+        return Results(records, [run for run in self.runs if run.name in wanted], self.diverged)
+
+    def tables(self, round: str = "last", metric: str = "accuracy", warn: Warn = _silent) -> dict[str, Table]:
+        """A table for each task, and for each partition or data of it; those that lack the round are warned about."""
         from fedprior.report import layouts
 
-        summaries = self.summary()
-        if len(summaries) != 1:
+        found, without = {}, list[str]()
+        for name, rows in self.groups().items():
+            numbers = summary.summarize(rows)
+            if summary.has_choice(numbers, metric, round):
+                found[name] = layouts.run_table(name, numbers, round, metric, evidence(rows, metric, round))
+            else:
+                without.append(name)
+        for name in without:
+            if not found:
+                raise FedpriorError(f"{_no_validation(name)}, or choose another --round")
+            warn(f"{_no_validation(name)}; it has no table")
+        return found
+
+    def table(self, round: str = "last", metric: str = "accuracy") -> Table:
+        """The table of one task, or, of several tasks, that of rows against tasks with their average."""
+        if len(self.groups()) != 1:
             return self.task_table(round, metric)
-        ((task, rows),) = summaries.items()
-        return layouts.run_table(task, rows, round, metric)
+        (table,) = self.tables(round, metric).values()
+        return table
 
     def task_table(self, round: str = "last", metric: str = "accuracy") -> Table:
         """Rows against tasks, with the average and the standard deviation over tasks."""
@@ -145,6 +174,9 @@ class Results:
 
         if not (summaries := self.summary()):
             raise FedpriorError(f"there are no runs to show{self._why_none()}")
+        for name, rows in summaries.items():
+            if not summary.has_choice(rows, metric, round):
+                raise FedpriorError(f"{_no_validation(name)}, or choose another --round")
         return layouts.task_table(summary.over_tasks(summaries, choice=round, metric=metric))
 
     def curves(
@@ -201,6 +233,10 @@ class Results:
 
     def __repr__(self) -> str:
         return f"Results({len(self.records)} runs)"
+
+
+def _no_validation(name: str) -> str:
+    return f"{name} held out no validation samples to choose a round by; run it with --set validation=0.2"
 
 
 def _order() -> tuple[str, ...]:

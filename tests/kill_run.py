@@ -141,8 +141,8 @@ def blows(count: int, rng: random.Random, seconds: float) -> list[Blow]:
             Blow("renamed", at),
             Blow("delay", delay=rng.uniform(0, seconds)),
             Blow("written", at, torn=True),
-            Blow("written", rng.randint(1, 4), only="best-", torn=rng.random() < 0.5),
-            Blow("renamed", rng.randint(1, 4), only="best-"),
+            Blow("written", rng.randint(1, 2), only="best-", torn=rng.random() < 0.5),
+            Blow("renamed", rng.randint(1, 2), only="best-"),
             Blow("written", rng.randint(1, (ROUNDS + 2) * len(SEEDS)), only="", torn=rng.random() < 0.5),
         ]
         chosen.append(kinds[k % len(kinds)])

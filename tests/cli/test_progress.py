@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from program import fedprior
+from rich.console import Console
 
 from cli.commands import ONE
 from fedprior.cli import progress
@@ -72,3 +74,15 @@ def test_a_log_shows_life_and_stdout_stays_json(tmp_path: Path, monkeypatch: pyt
     assert record.label_counts is not None
     assert sum(sum(part) for of in record.label_counts.clients.values() for part in of.values()) == 1797
     assert (other.label_counts, other.config["run"]) == (None, record.config["run"])
+
+
+def test_on_a_terminal_there_are_bars_whose_names_are_only_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(progress, "err", Console(file=shown, force_terminal=True, width=100, color_system=None))
+    with progress.progress(2) as bars:
+        part = bars.add_task("[red]a[/red]\x1b]0;x", total=3, remark="")
+        bars.update(part, completed=2, remark="[b]93 %\x1b]0;y")
+    assert "[red]a[/red]\\x1b]0;x" in shown.getvalue()
+    assert "2/3" in shown.getvalue()
+    assert "[b]93 %" in shown.getvalue()
+    assert "\x1b]0;" not in shown.getvalue()

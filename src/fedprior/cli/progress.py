@@ -116,6 +116,9 @@ def _bars() -> Bars:
         def add_task(self, description: str, *arguments: Any, **options: Any) -> TaskID:
             return super().add_task(printable(description), *arguments, **options)
 
+        def update(self, task_id: TaskID, *, remark: str = "", **options: Any) -> None:
+            super().update(task_id, remark=printable(remark), **options)
+
     return QuietBars(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

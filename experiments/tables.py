@@ -26,7 +26,7 @@ from fedprior.errors import FedpriorError
 from fedprior.methods import METHODS
 from fedprior.report.comparison import comparison_tables
 from fedprior.report.tables import render
-from fedprior.study.settings import format_value
+from fedprior.study.assignment import format_value
 from fedprior.study.sweep import open_sweep
 
 Settings = dict[str, Any]

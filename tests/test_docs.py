@@ -23,9 +23,10 @@ from fedprior.models import MODELS
 from fedprior.priors import PRIORS
 from fedprior.priors.means import MEANS
 from fedprior.registry import Registry
+from fedprior.study.assignment import parse_assignment
 from fedprior.study.file import read_study
 from fedprior.study.grid import check_grid, read_grid
-from fedprior.study.settings import is_task_key, parse_assignment, read, task_names
+from fedprior.study.settings import is_task_key, read, task_names
 from fedprior.study.study import Study
 from fedprior.study.variant import Variant
 from fedprior.wrappers import WRAPPERS

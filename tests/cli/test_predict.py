@@ -48,7 +48,7 @@ def test_columns_are_found_by_name_and_others_stay(model: Path, tmp_path: Path) 
     assert [row["prediction"] for row in rows] == expected.predict(X[:10]).tolist()
     assert [row["patient"] for row in rows[:2]] == ["000", "001"]
     given = [[float(row[f"p({name})"]) for name in expected.classes] for row in rows]
-    assert np.array_equal(np.float32(given), expected.predict_proba(X[:10]))
+    assert np.array_equal(np.array(given, np.float32), expected.predict_proba(X[:10]))
     assert list(rows[0]) == ["patient", "prediction", "p(ill)", "p(well)", "p(?)"]
 
 

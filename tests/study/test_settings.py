@@ -14,15 +14,14 @@ import fedprior as fp
 from fedprior import methods
 from fedprior.errors import FedpriorError
 from fedprior.methods import METHODS
+from fedprior.study.assignment import format_value, parse_assignment
 from fedprior.study.program import method_for
 from fedprior.study.settings import (
     Protocol,
     TaskFile,
     TaskSettings,
     change_protocol,
-    format_value,
     parse,
-    parse_assignment,
     read,
     read_task,
     task_names,

@@ -60,7 +60,7 @@ CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Least time betwee
 
 def assignments(settings: list[str] | None) -> dict[str, Any]:
     """What ``--set`` was given, by key."""
-    from fedprior.study.settings import parse_assignment
+    from fedprior.study.assignment import parse_assignment
 
     return dict(parse_assignment(text) for text in settings or [])
 

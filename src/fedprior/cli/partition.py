@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedprior.cli.app import Settings, TaskName, app, assignments, out, print_line
+from fedprior.cli.app import Settings, TaskName, app, assignments, print_line, print_table
 
 
 @app.command()
@@ -20,13 +20,11 @@ def partition(
     as_json: Annotated[bool, typer.Option("--json", help="Print the statistics as one JSON object.")] = False,
 ) -> None:
     """Show how a task's data is divided among its clients."""
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
     from fedprior.data.partitions import split_source, statistics
-    from fedprior.errors import printable, unknown
+    from fedprior.errors import unknown
     from fedprior.files import replace_file
     from fedprior.report.partitions import picture
+    from fedprior.report.tables import Table
     from fedprior.study.data_file import open_source
     from fedprior.study.settings import is_task_key, read, settable
 
@@ -44,10 +42,8 @@ def partition(
     if as_json:
         sys.stdout.write(json.dumps(numbers, indent=1) + "\n")
         return
-    title = Text(printable(f"{file.task.name}: {file.task.partition['kind']}"), style="italic")
-    table = RichTable("", "value", title=title, title_justify="left")
-    for key, value in numbers.items():
-        table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:.3f}")
-    out.print(table)
+    rows = [(key, f"{value:,}" if isinstance(value, int) else f"{value:.3f}") for key, value in numbers.items()]
+    body = tuple((key.replace("_", " "), text) for key, text in rows)
+    print_table(Table(f"{file.task.name}: {file.task.partition['kind']}", "", ("", "value"), body, left=1))
     if plot is not None:
         print_line(f"picture: {plot}")

@@ -110,7 +110,8 @@ def run(
 
 def _budget(text: str) -> dict[str, Any]:
     """The assignment that ``--budget KIND=N`` stands for."""
-    from fedprior.study.settings import Budget, parse_assignment
+    from fedprior.study.assignment import parse_assignment
+    from fedprior.study.settings import Budget
 
     kind, equals, _ = text.partition("=")
     if not equals:

@@ -15,12 +15,13 @@ from fedprior import methods
 from fedprior.core.method import Method
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import RunFolder
+from fedprior.study.assignment import current_key, native
 from fedprior.study.cells import Cell, Plan, chosen_seeds, job_of, planned
 from fedprior.study.program import Program, has_global_model, method_for
 from fedprior.study.recorder import CHECKPOINT_SECONDS, check_vacant, run_trial
 from fedprior.study.remarks import remarks_on
 from fedprior.study.results import Result, Results, Warn
-from fedprior.study.settings import TaskSettings, current_key, is_task_key, native, settable
+from fedprior.study.settings import TaskSettings, is_task_key, settable
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name
 from fedprior.study.trial import Diverged, Progress, Trial

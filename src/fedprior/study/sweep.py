@@ -27,11 +27,12 @@ from fedprior.core.method import Method
 from fedprior.errors import FedpriorError
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import RunRecord, Status
+from fedprior.study.assignment import current_key, format_value, parse_assignment
 from fedprior.study.cells import Cell
 from fedprior.study.grid import check_grid, lacks, read_grid
 from fedprior.study.program import Program, method_for, traceable
 from fedprior.study.results import Results, Warn
-from fedprior.study.settings import current_key, format_value, is_task_key, parse_assignment, read, read_task
+from fedprior.study.settings import is_task_key, read, read_task
 from fedprior.study.study import Study, Watch
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name

@@ -18,15 +18,14 @@ from fedprior.data.sources import Source, from_arrays
 from fedprior.engine.selection import Selection
 from fedprior.errors import FedpriorError, unknown
 from fedprior.models.classifier import Classifier, ModelBuilder
+from fedprior.study.assignment import current_key, native
 from fedprior.study.data_file import SCALINGS, is_scaled, open_source
 from fedprior.study.settings import (
     Protocol,
     TaskFile,
     TaskSettings,
     change_protocol,
-    current_key,
     is_task_key,
-    native,
     parse,
     read,
     settable,

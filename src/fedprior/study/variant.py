@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.schema import plain
-from fedprior.study.settings import Protocol, assign, current_key, format_value, native, parse_assignment
+from fedprior.study.assignment import assign, current_key, format_value, native, parse_assignment
+from fedprior.study.settings import Protocol
 
 if TYPE_CHECKING:
     from fedprior.core.method import Method

@@ -40,8 +40,8 @@ def read(folders: Iterable[str | Path]) -> list[RunRecord]:
 def group(
     records: Iterable[RunRecord], *, order: Sequence[str] = (), warn: Warn = silent, one_experiment: bool = False
 ) -> dict[str, dict[str, dict[int, RunRecord]]]:
-    """Records by task, variant and seed, without runs that diverged, were never evaluated or had nothing to test, and without
-    the cells of sweeps, which never see the test.
+    """Records by task, variant and seed, without runs that diverged, were never evaluated or had nothing to test, and
+    without the cells of sweeps, which never see the test.
 
     Variants stand in the order of :func:`ordered`. Runs of a task that do not have the same samples, clients and model are
     groups of their own, called by what they differ in, or refused where ``one_experiment`` is needed. A setting of the

@@ -220,6 +220,18 @@ def test_a_checkpoint_that_is_a_pipe(run: RunFolder) -> None:
     assert run.restore(state()) == (None, ["round-00000001.safetensors"])
 
 
+def test_what_is_no_checkpoint_is_left_alone(run: RunFolder) -> None:
+    run.save(state(2), 2)
+    for name in ("round-x.safetensors", "round-.safetensors", "round-1-2.safetensors", "round-٣٣٣٣٣٣٣٣.safetensors"):
+        (run.path / "checkpoints" / name).write_text("mine")
+    assert [path.name for path in run.checkpoints] == ["round-00000002.safetensors"]
+    run.rewind(1, ["accuracy", "nll"])
+    assert len(list((run.path / "checkpoints").iterdir())) == 4
+    (run.path / "config.json").write_text('{"format": [1]}')
+    with pytest.raises(FedpriorError, match=r"its format is \[1\], no number"):
+        run.written_format  # noqa: B018
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_that_may_not_be_read(run: RunFolder) -> None:
     (run.path / "metrics.csv").chmod(0)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -67,7 +68,8 @@ class RunFolder:
     @property
     def checkpoints(self) -> list[Path]:
         """The files of saved states, oldest first."""
-        return sorted((self.path / "checkpoints").glob("round-*.safetensors"))
+        found = (self.path / "checkpoints").glob("round-*.safetensors")
+        return sorted(path for path in found if re.fullmatch(r"round-[0-9]{8,}", path.stem))
 
     @property
     def exists(self) -> bool:
@@ -87,7 +89,10 @@ class RunFolder:
     @property
     def written_format(self) -> int:
         """The number of the format that the configuration was written in."""
-        return int(read_json(self.path / "config.json").get("format", 1))
+        number = read_json(path := self.path / "config.json").get("format", 1)
+        if not isinstance(number, int):
+            raise FedpriorError(f"{path} does not describe a run of fedprior: its format is {number!r}, no number")
+        return number
 
     @property
     def config(self) -> dict[str, Any]:

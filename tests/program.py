@@ -14,6 +14,8 @@ from unittest.mock import patch
 with warnings.catch_warnings():  # typer < 0.21, which Flower asks for, imports what click >= 8.5 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)
     from fedprior.cli import main
+    from fedprior.cli.app import err as to_err
+    from fedprior.cli.app import out as to_out
 
 
 class Outcome(NamedTuple):
@@ -26,7 +28,10 @@ def fedprior(*arguments: object, columns: int = 80) -> Outcome:
     """Run ``fedprior ARGUMENTS`` in this process, on a terminal of so many columns that is no terminal."""
     out, err = io.StringIO(), io.StringIO()
     argv = patch.object(sys, "argv", ["fedprior", *map(str, arguments)])
-    with argv, patch.dict(os.environ, {"COLUMNS": str(columns)}), redirect_stdout(out), redirect_stderr(err):
+    # A console keeps the width that it found when it was made, and worker processes of tests name one.
+    wide, wide_too = (patch.object(console, "_width", columns) for console in (to_out, to_err))
+    environment = patch.dict(os.environ, {"COLUMNS": str(columns)})
+    with argv, environment, wide, wide_too, redirect_stdout(out), redirect_stderr(err):
         try:
             main()
         except SystemExit as stop:

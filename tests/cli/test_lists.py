@@ -40,7 +40,10 @@ def test_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     assert costs["fedavg"]["cost"]["gradients"] == 20
     about = json.loads(fedprior("methods", "mh-released", "--json").out)
     assert about["participation"][0] == "all"
-    assert about["settings"]["mean"] == {"default": "mh", "source": "the method's name"}
+    mean = about["settings"]["mean"]
+    assert (mean["default"], mean["source"]) == ("mh", "the method's name")
+    assert "prior" in mean["meaning"]
+    assert about["wrappers"]["beta"]["default"] == 1.0
     narrow = fedprior("methods", "mh-released", columns=40).out
     assert max(map(len, narrow.splitlines()[:-1])) <= 40
     one = fedprior("methods", "mh-released").out

@@ -8,10 +8,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from analysis.handmade import evaluated, record, rows, written_below
+from analysis.handmade import evaluated, record, written_below
 from program import fedprior, refused
 
-from fedprior.records.schema import Row, RunRecord
+from fedprior.records.schema import ClientRow, Row, RunRecord
 from fedprior.study.results import Results
 
 SAMPLES = (10, 20, 40, 10)
@@ -23,9 +23,15 @@ def run(variant: str, seed: int = 0, **more: Any) -> RunRecord:
     changed = more.pop("changed", {})
     averaged, clients = evaluated([{"accuracy": values}], SAMPLES)
     if variant == "fedavg":
-        averaged += [Row(row.round, "global", *row[2:]) for row in averaged]
+        averaged += [row._replace(model="global") for row in averaged]
+        clients += [row._replace(model="global") for row in clients]
     made = record(variant, seed, averaged, clients, **more)
     return RunRecord({**made.config, "changed": changed}, *_rest(made))
+
+
+def on_validation() -> tuple[list[Row], list[ClientRow]]:
+    averaged, clients = evaluated([{"accuracy": (40, 50, 60, 70)}], SAMPLES)
+    return [row._replace(data="validation") for row in averaged], [row._replace(data="validation") for row in clients]
 
 
 def _rest(made: RunRecord) -> Any:
@@ -124,9 +130,9 @@ def test_a_round_that_validation_would_choose_needs_validation(folder: Path, tmp
     refused(fedprior("table", folder, "--round", "validation"), "toy held out no", *way)
     refused(fedprior("table", folder, "--round", "validation", "--tasks"), "toy held out no", *way)
     refused(fedprior("compare", folder, "--round", "validation"), *way)
-    held = run("mh", partition={"seed": 2})
-    seen = rows({1: 50.0}, data="validation", which=("weighted",))
-    written_below(tmp_path / "held", RunRecord(held.config, held.status, 1, (*held.rows, *seen), held.clients))
+    held, (seen, own) = run("mh", partition={"seed": 2}), on_validation()
+    everything = (*held.rows, *seen), (*held.clients, *own)
+    written_below(tmp_path / "held", RunRecord(held.config, held.status, 1, *everything))
     outcome = fedprior("table", folder, "--round", "validation")
     assert outcome.code == 0
     assert outcome.out.count("round chosen on validation") == 1
@@ -135,9 +141,9 @@ def test_a_round_that_validation_would_choose_needs_validation(folder: Path, tmp
 
 def test_cells_of_sweeps_do_not_disturb(folder: Path) -> None:
     before = fedprior("table", folder)
-    seen = rows({1: 50.0}, data="validation")
+    seen = on_validation()
     for cell, lam in (("a", 1.0), ("b", 2.0)):
-        place = written_below(folder / cell, record("mh", 0, seen, settings={"lam": lam}, numbers_as_data=["lam"]))
+        place = written_below(folder / cell, record("mh", 0, *seen, settings={"lam": lam}, numbers_as_data=["lam"]))
         sweep = folder / "toy" / "sweep" / "mh" / cell / "0"
         sweep.parent.mkdir(parents=True)
         place.rename(sweep)

@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from program import contents
+from program import kept
 
 import fedprior as fp
 from fedprior import files
@@ -26,11 +26,6 @@ BEST = "best-on-validation"
 
 def bests(folder: Path) -> list[int]:
     return sorted(int(path.stem[5:]) for path in (folder / "checkpoints").glob("best-*.safetensors"))
-
-
-def kept(folder: Path) -> dict[str, bytes]:
-    """All of a run but its times."""
-    return {name: content for name, content in contents(folder).items() if name != "times.csv"}
 
 
 def weights(result: fp.Result, choice: str, client: int = 1) -> list[np.ndarray]:

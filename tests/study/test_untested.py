@@ -128,7 +128,7 @@ def test_newcomers_are_tested_where_they_have_test_samples() -> None:
         (model, "own", 3) for model in ("newcomer", "newcomer-global")
     }
     results = fp.Results([result.record])
-    assert [line[1] for line in results.table().body] == ["newcomer", "newcomer-global"]
+    assert [line[1] for line in results.table().body] == ["newcomer-both"]
 
 
 def test_scaling_is_learnt_from_the_clients_that_train() -> None:

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-ROUNDING = 1e-6  # of sums over the pooled samples, which are taken in another order for personal models
+ROUNDING = 1e-5  # what two programs may differ by in one model's numbers, those in percent included
 BOTH = {SCORED_MODELS: "both", NEWCOMERS: "newcomer-both"}  # what two models are called that are one
 
 

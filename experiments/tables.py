@@ -26,7 +26,7 @@ from fedprior.errors import FedpriorError
 from fedprior.methods import METHODS
 from fedprior.report.comparison import comparison_tables
 from fedprior.report.tables import render
-from fedprior.study.settings import format_value
+from fedprior.study.assignment import format_value
 from fedprior.study.sweep import open_sweep
 
 Settings = dict[str, Any]
@@ -182,9 +182,8 @@ def train(task: str, chosen: Mapping[str, Settings], seeds: int, out: Path) -> f
 
 
 def tables(results: fp.Results) -> str:
-    """The table of a protocol, and each row's paired difference from Local."""
-    differences, _ = comparison_tables(results.compare())
-    return render(results.table(), "markdown") + "\n\n" + render(differences, "markdown")
+    """The table of a protocol, each row's paired difference from Local, and how evenly it serves clients."""
+    return render([results.table(), *comparison_tables(results.compare())], "markdown")
 
 
 def settings_table(tunings: Mapping[str, Tuning]) -> list[str]:

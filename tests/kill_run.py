@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROUNDS, SEEDS = 6, (0, 1)
-SETTINGS = {"rounds": ROUNDS, "R": 2, "K": 2, "pooled": "never", "metrics": []}
+SETTINGS = {"rounds": ROUNDS, "R": 2, "K": 2, "pooled": "never", "metrics": [], "validation": 0.2}
 SET = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
 COMMAND = (
     "run",
@@ -49,7 +49,7 @@ class Blow(NamedTuple):
     where: str  # written (not yet renamed), renamed, or delay
     nth: int = 1
     delay: float = 0.0
-    only: str = ".safetensors"  # of which files ("" for all)
+    only: str = "round-"  # of files with this in their names ("" for all)
     torn: bool = False
     signals: tuple[int, ...] = (int(signal.SIGKILL),)
 
@@ -58,7 +58,7 @@ class Blow(NamedTuple):
             return f"{self.delay:.2f} s after the start"
         state = "half of" if self.torn else "all of"
         moment = f"{state} it written, not renamed" if self.where == "written" else "right after the rename"
-        return f"file {self.nth} of '*{self.only}', {moment}"
+        return f"file {self.nth} of '{self.only}*', {moment}"
 
 
 def strike(blow: Blow) -> None:
@@ -69,7 +69,7 @@ def strike(blow: Blow) -> None:
 
     def moment(where: str, path: Path) -> None:
         nonlocal met
-        if where != blow.where or not path.name.endswith(blow.only):
+        if where != blow.where or blow.only not in path.name:
             return
         met += 1
         if met == blow.nth:
@@ -113,7 +113,9 @@ def folder(out: Path, seed: int = 0) -> Path:
 def outcome(out: Path) -> dict[str, bytes]:
     """What must be the same to the last byte, however often the study was killed."""
     names = ["config.json", "status.json", "metrics.csv", "clients.csv", f"checkpoints/round-{ROUNDS:08d}.safetensors"]
-    return {f"{seed}/{name}": (folder(out, seed) / name).read_bytes() for seed in SEEDS for name in names}
+    files = [folder(out, seed) / name for seed in SEEDS for name in names]
+    files += [path for seed in SEEDS for path in (folder(out, seed) / "checkpoints").glob("best-*")]
+    return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 
 def duration(out: Path) -> float:
@@ -124,7 +126,9 @@ def duration(out: Path) -> float:
 
 def checkpoints(out: Path) -> list[str]:
     """The files of states, as ``<seed>/<file>``."""
-    return [f"{seed}/{path.name}" for seed in SEEDS for path in sorted((folder(out, seed) / "checkpoints").glob("*"))]
+    return [
+        f"{seed}/{path.name}" for seed in SEEDS for path in sorted((folder(out, seed) / "checkpoints").glob("round-*"))
+    ]
 
 
 def blows(count: int, rng: random.Random, seconds: float) -> list[Blow]:
@@ -137,6 +141,8 @@ def blows(count: int, rng: random.Random, seconds: float) -> list[Blow]:
             Blow("renamed", at),
             Blow("delay", delay=rng.uniform(0, seconds)),
             Blow("written", at, torn=True),
+            Blow("written", rng.randint(1, 2), only="best-", torn=rng.random() < 0.5),
+            Blow("renamed", rng.randint(1, 2), only="best-"),
             Blow("written", rng.randint(1, (ROUNDS + 2) * len(SEEDS)), only="", torn=rng.random() < 0.5),
         ]
         chosen.append(kinds[k % len(kinds)])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fedprior.core.hyper import hyper
     from fedprior.core.method import Method
     from fedprior.methods import make, register
+    from fedprior.models.saved import Predictor, load
     from fedprior.study.results import Result, Results
     from fedprior.study.study import Study, run
     from fedprior.study.task import Task, task, task_from_arrays
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FedpriorError",
     "Method",
+    "Predictor",
     "Result",
     "Results",
     "Study",
@@ -30,6 +32,7 @@ __all__ = [
     "Variant",
     "__version__",
     "hyper",
+    "load",
     "make",
     "register",
     "run",
@@ -39,12 +42,14 @@ __all__ = [
 
 _HOME = {
     "Method": "core.method",
+    "Predictor": "models.saved",
     "Result": "study.results",
     "Results": "study.results",
     "Study": "study.study",
     "Task": "study.task",
     "Variant": "study.variant",
     "hyper": "core.hyper",
+    "load": "models.saved",
     "make": "methods",
     "register": "methods",
     "run": "study.study",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,8 @@ def one_line(
         return unknown(kind, where, keys) if keys else FedpriorError(f"unknown {kind} '{where}'; leave it out")
     if first["type"] == "missing":
         return FedpriorError(f"{what}: '{where}' is missing")
-    given = f" (given: {first['input']!r})" if not isinstance(first["input"], dict) else ""
+    text = repr(first["input"])
+    given = "" if isinstance(first["input"], dict) else f" (given: {text[:200]}{'...' * (len(text) > 200)})"
     return FedpriorError(f"{what}: {where}: {first['msg'].lower()}{given}")
 
 
@@ -66,3 +68,18 @@ def first_line(error: BaseException) -> str:
     """
     cause = error.__cause__ or error
     return f"{type(cause).__name__}: {str(cause).splitlines()[0][:200] if str(cause) else 'no message'}"
+
+
+# What moves a terminal's cursor or colours it, breaks a line, turns the direction of writing, or is half a character.
+_CONTROL = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ufeff\\ud800-\\udfff]"
+)
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""A text that may come from elsewhere as it can be shown: control characters, but those to ``keep``, as escapes.
+
+    >>> print(printable("a\x1b[31mb\nc"))
+    a\x1b[31mb\nc
+    """
+    return _CONTROL.sub(lambda m: m[0] if m[0] in keep else m[0].encode("unicode_escape").decode(), text)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,10 @@ from typing import Any
 import numpy as np
 
 from fedprior.errors import FedpriorError
+
+MOST_JSON = 64 * 2**20  # bytes; a thousand times what a run's settings take
+DEEPEST = 50  # levels of settings within settings
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0)  # a system without it has no such links to speak of
 
 
 def moment(where: str, path: Path) -> None:
@@ -35,12 +41,20 @@ def cannot_write(path: Path, error: Exception) -> FedpriorError:
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file so that it is either the old one or the whole new one: ``write(temporary path)``, sync, rename."""
+    """Write a file so that it is either the old one or the whole new one: ``write(temporary path)``, sync, rename.
+
+    It has the mode that the system gives to any new file, whatever its writer thinks: safetensors lets nobody else read.
+    """
     temporary = path.with_name(path.name + ".tmp")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)  # a link there would be written through
         try:
+            with open(temporary, "xb") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             write(temporary)
+            if stat.S_IMODE(temporary.stat().st_mode) != mode:
+                temporary.chmod(mode)
             moment("written", path)
             with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
@@ -67,15 +81,72 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1, sort_keys=True) + "\n")
 
 
+def no_links(path: str, flags: int) -> int:
+    """Open a file, as the ``opener`` of `open`, but not through a link that somebody has put in its place."""
+    return os.open(path, flags | NO_LINKS, 0o666)
+
+
+def read_bytes(path: Path, most: int, links: bool = False, name: str = "") -> bytes:
+    """The content of a plain file of at most so many bytes; a pipe, which would wait, or a link is refused.
+
+    ``links``: whether it may be reached by a link, as what users name themselves may. ``name``: what an error calls it.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | (0 if links else NO_LINKS))
+        try:
+            about = os.fstat(file)
+            if not stat.S_ISREG(about.st_mode):
+                raise OSError("it is no plain file; remove it")
+            if about.st_size > most:
+                raise OSError(f"it is larger than {most / 2**20:.0f} MiB, which no such file should be")
+            with open(file, "rb", closefd=False) as stream:
+                return stream.read()
+        finally:
+            os.close(file)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno == errno.ELOOP:
+            reason = "it is a link to another file; put the file itself there"
+        raise FedpriorError(f"cannot read {name or path}: {reason}") from error
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object, or say what is wrong with the file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FedpriorError(f"cannot read {path}: {error}") from error
+    content = parsed(str(path), json.loads, read_bytes(path, MOST_JSON))
     if not isinstance(content, dict):
         raise FedpriorError(f"{path} does not hold a JSON object")
     return content
+
+
+def parsed(name: str, parse: Callable[[bytes], Any], data: bytes) -> Any:
+    """What a file holds; what cannot be parsed, a number of thousands of digits or too deep a nesting is an error."""
+    deep = FedpriorError(f"cannot read {name}: it is nested more than {DEEPEST} levels deep")
+    try:
+        content = parse(data)
+    except RecursionError:
+        raise deep from None
+    except FedpriorError:
+        raise
+    except ValueError as error:
+        raise FedpriorError(f"cannot read {name}: {error}") from error
+    if is_deep(content):
+        raise deep
+    return content
+
+
+def is_deep(content: Any) -> bool:
+    """Whether lists and dictionaries lie within one another more deeply than any settings do.
+
+    >>> is_deep({"a": [1, {"b": 2}]}), is_deep(json.loads("[" * 80 + "]" * 80))
+    (False, True)
+    """
+    level = [content]
+    for _ in range(DEEPEST + 1):
+        inner = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        level = [part for parts in inner for part in parts]
+        if not level:
+            return False
+    return True
 
 
 def digest(*parts: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedprior.records.runs import RunFolder
 from fedprior.records.schema import (
     ACCURACY,
     AVERAGES,
@@ -18,6 +20,7 @@ from fedprior.records.schema import (
     Row,
     RunRecord,
     Status,
+    Times,
     averages,
 )
 
@@ -103,10 +106,13 @@ def rows(
     return [Row(t, model, data, average, {metric: value}) for t, value in values.items() for average in which]
 
 
-def both_models(values: Mapping[int, float], pooled: float | None = None, **more: Any) -> list[Row]:
-    """Personal and global models with the same values, and perhaps the personal ones on pooled data at the end."""
-    end = [] if pooled is None else rows({max(values): pooled}, data="pooled", **more)
-    return [*rows(values, **more), *rows(values, "global", **more), *end]
+def both_models(values: Mapping[int, float], pooled: float | None = None) -> list[Row]:
+    """Personal and global models of the same accuracy, and perhaps that of the personal ones on pooled data at the end; the
+    loss tells them apart.
+    """
+    end = [] if pooled is None else rows({max(values): pooled}, data="pooled")
+    apart = [row._replace(values={**row.values, "nll": 1.0}) for row in rows(values, "global")]
+    return [*(row._replace(values={**row.values, "nll": 0.5}) for row in rows(values)), *apart, *end]
 
 
 def evaluated(
@@ -131,3 +137,19 @@ def evaluated(
             for i, name in enumerate(names or range(len(samples)))
         ]
     return averaged, clients
+
+
+def written(folder: Path, record: RunRecord) -> RunFolder:
+    """The folder that a run with this record would have left."""
+    run = RunFolder(folder)
+    run.begin(record.config)
+    for t in range(1, record.round + 1):
+        mine = [row for row in record.rows if row.round == t], [row for row in record.clients if row.round == t]
+        run.append(*mine, Times(t, 0.25, 0.5))
+    run.set_status(record.status, record.round)
+    return run
+
+
+def written_below(root: Path, record: RunRecord) -> Path:
+    """The run as files, in the folder <root>/<task>/<variant>/<seed>."""
+    return written(root / record.task / record.variant / str(record.seed), record).path

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from analysis.handmade import record, rows
-from fedprior.analysis.choice import Candidate, choose, summarize_sweep
+from fedprior.analysis.choice import Candidate, choose, ends, summarize_sweep
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import Row, Status
 
@@ -73,6 +73,21 @@ def test_a_sweep_as_plain_data() -> None:
         "validation": {"mean": 82.0, "std": pytest.approx(8**0.5), "seeds": [0, 1]},
     }
     assert summary["cells"][1] == wanted
+    assert summary["at_end"] == {"lam": "largest"}
+
+
+def test_a_choice_at_the_end_of_its_range_is_told() -> None:
+    assert summarize_sweep([candidate(1, 70.0), candidate(2, 80.0), candidate(3, 60.0)])["at_end"] == {}
+    assert summarize_sweep([candidate(1, 80.0), candidate(2, 70.0)])["at_end"] == {"lam": "smallest"}
+    past = [candidate(1, 70.0), candidate(2, 80.0), candidate(3, 60.0, diverged="in round 1 with seed 0")]
+    assert summarize_sweep(past)["at_end"] == {}  # beyond it nothing converges
+    assert summarize_sweep([candidate(1, 70.0)])["at_end"] == {}  # there was no choice
+    assert summarize_sweep([candidate(1, 80.0, diverged="in round 1 with seed 0")])["at_end"] == {}
+    tried = [{"start": start, "sgd": sgd} for start in ("w", "theta") for sgd in (False, True)]
+    assert ends(tried[0], tried) == {}  # names have no end
+    for bounds, end in (((0.0, None), {}), ((None, 0.0), {"eta": "smallest"}), ((-1.0, 1.0), {"eta": "smallest"})):
+        assert ends({"eta": 0.0}, [{"eta": 0.0}, {"eta": 1.0}], {"eta": bounds}) == end  # below zero lies nothing
+    assert ends({"eta": 1.0}, [{"eta": 0.0}, {"eta": 1.0}], {"eta": (0.0, 1.0)}) == {}
 
 
 def test_a_run_that_lost_its_last_round_is_refused() -> None:

@@ -277,8 +277,8 @@ def test_what_cannot_be_paired_is_refused() -> None:
     without = ("no accuracy of its personal models on validation samples", "--set validation=0.2")
     refuses([local, mh], *without, choice="validation")
     for odd, parts in (
-        ({"fingerprint": "g"}, ["not of one experiment (fingerprint: 'f' then, 'g' now", "runs/pfedme/0"]),
-        ({"partition": {"seed": 2}}, ["not of one experiment (task.partition.seed: "]),
+        ({"fingerprint": "g"}, ["not of one experiment (fingerprint: f in runs/local/0, g in runs/pfedme/0)"]),
+        ({"partition": {"seed": 2}}, ["not of one experiment (partition.seed: 1 in runs/local/0, 2 in "]),
         ({"task": "other"}, ["runs of several tasks (toy, other) have no clients in common"]),
         ({"samples": (10, 20, 40, 11)}, ["do not have the same clients", "runs/local/0"]),
     ):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from analysis.handmade import config, record, rows
+from analysis.handmade import evaluated, record, rows, written
 from fedprior.analysis.grouping import group, read
 from fedprior.analysis.series import series_of
 from fedprior.errors import FedpriorError
 from fedprior.records.runs import RunFolder
-from fedprior.records.schema import RunRecord, Status, Times
+from fedprior.records.schema import RunRecord, Status
 
 
 def run(variant: str, seed: int = 0, **more: Any) -> RunRecord:
@@ -20,12 +20,8 @@ def run(variant: str, seed: int = 0, **more: Any) -> RunRecord:
 
 
 def recorded(root: Path, variant: str, seed: int) -> RunFolder:
-    folder = RunFolder(root / variant / str(seed))
-    folder.begin(config(variant, seed))
-    for t in (1, 2):
-        folder.append(rows({t: 10.0 * t + seed}), [], Times(t, 0.1, 0.2))
-    folder.set_status(Status.FINISHED, 2)
-    return folder
+    values = evaluated([{"accuracy": [10.0 * t + seed] * 2} for t in (1, 2)], samples=[3, 3])
+    return written(root / variant / str(seed), record(variant, seed, *values))
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -36,7 +32,8 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert list(groups["toy"]["pfedme"]) == [0, 2, 10]
     series = series_of(groups["toy"]["pfedme"][10])
     assert series["personal", "own", "mean"] == {1: 20.0, 2: 30.0}
-    with open(folders[0].path / "metrics.csv", "a") as file:  # a run going on at this moment
+    folders[0].set_status(Status.RUNNING, 2)  # a run going on at this moment
+    with open(folders[0].path / "metrics.csv", "a") as file:
         file.write("3,personal,o")
     assert group(read([tmp_path]))["toy"]["pfedme"][0].rows == groups["toy"]["pfedme"][0].rows
     with pytest.raises(FedpriorError, match="no runs at or below"):
@@ -51,7 +48,7 @@ def test_variants_stand_in_the_order_that_is_asked_for() -> None:
 
 
 def test_what_cannot_be_averaged_is_refused() -> None:
-    with pytest.raises(FedpriorError, match="two runs of toy, local, seed 0; give folders that do not overlap"):
+    with pytest.raises(FedpriorError, match="two runs of toy, local, seed 0, in runs/local/0 and runs/local/0; give"):
         group([run("local"), run("local")])
     with pytest.raises(FedpriorError, match=r"seeds of toy, local differ in their settings \(variant.settings.alpha: "):
         group([run("local"), run("local", 1, settings={"lam": 15.0, "alpha": 3})])
@@ -112,21 +109,57 @@ def test_a_budget_gives_each_method_its_own_rounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("odd", "text"),
+    ("odd", "text", "names"),
     [
-        ({"fingerprint": "g"}, "fingerprint: 'f' then, 'g' now"),
-        ({"clients": 5}, "clients: 4 then, 5 now"),
-        ({"partition": {"seed": 2}}, "task.partition.seed: 1 then, 2 now"),
-        ({"newcomers": [1]}, "newcomers: None then, [1] now"),
+        ({"fingerprint": "g"}, "fingerprint: f in runs/local/0, g", ["toy, fingerprint = f", "toy, fingerprint = g"]),
+        ({"split": "z"}, "split: s in runs/local/0, z", ["toy, split = s", "toy, split = z"]),
+        ({"clients": 5}, "clients: 4 in runs/local/0, 5", ["toy, clients = 4", "toy, clients = 5"]),
+        (
+            {"partition": {"seed": 2}, "fingerprint": "g"},
+            "partition.seed: 1 in runs/local/0, 2",
+            ["toy, partition.seed = 1", "toy, partition.seed = 2"],
+        ),
+        ({"newcomers": [1]}, "newcomers: none in runs/local/0, [1]", ["toy, newcomers = none", "toy, newcomers = [1]"]),
     ],
 )
-def test_other_data_or_clients_are_told_in_a_table_and_refused_in_a_comparison(odd: dict[str, Any], text: str) -> None:
+def test_other_data_or_clients_have_a_table_of_their_own(odd: dict[str, Any], text: str, names: list[str]) -> None:
     told: list[str] = []
-    runs = [run("local"), run("mh", **odd)]
-    assert list(group(runs, warn=told.append)["toy"]) == ["local", "mh"]
-    assert told == [f"runs of toy are not of one experiment ({text}, in runs/mh/0)"]
+    runs = [run("local"), run("mh", **odd), run("local", **odd, where="other/local/0")]
+    groups = group(runs, order=("local", "mh"), warn=told.append)
+    assert {name: list(by_variant) for name, by_variant in groups.items()} == {
+        names[0]: ["local"],
+        names[1]: ["local", "mh"],
+    }
+    assert told == [f"runs of toy are not of one experiment ({text} in runs/mh/0); each has a table of its own"]
     with pytest.raises(FedpriorError, match=r"are not of one experiment .* give the folders of one"):
         group(runs, one_experiment=True)
+
+
+def test_what_older_runs_did_not_record_keeps_nothing_apart() -> None:
+    told: list[str] = []
+    old, new = run("local", split=None), run("mh")
+    new.config["run"]["task"] |= {"new_clients": 0.0, "data": {"source": "digits", "options": {}, "folder": None}}
+    assert list(group([old, new], warn=told.append)) == ["toy"]
+    assert told == []
+    new.config["run"]["task"]["new_clients"] = 0.2
+    assert list(group([old, new])) == ["toy, new_clients = none", "toy, new_clients = 0.2"]
+
+
+def test_cells_of_a_sweep_are_left_out() -> None:
+    seen = rows({2: 50.0}, data="validation")
+    place = "sweeps/toy/sweep/mh"
+    cells = [
+        record("mh", 0, seen, where=f"{place}/a/0"),
+        record("mh", 0, seen, where=f"{place}/b/0", settings={"lam": 1.0}),
+        record("mh", 0, where=f"{place}/c/0", status=Status.DIVERGED, numbers_as_data=["lam"]),
+        record("mh", 0, where=f"{place}/d/0", status=Status.RUNNING),
+    ]
+    told: list[str] = []
+    groups = group([run("mh"), run("local"), *cells], warn=told.append)
+    assert {name: list(rows) for name, rows in groups.items()} == {"toy": ["mh", "local"]}
+    assert told == [f"4 runs of sweeps are left out ({place}/a/0, ...): sweeps do not look at the test"]
+    both = record("mh", 0, [*rows({2: 50.0}), *seen], where="sweep/toy/mh/0")  # a folder may be called so
+    assert list(group([both])["toy"]) == ["mh"]
 
 
 def test_two_updates_of_a_method_do_not_stand_in_one_table() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from fedprior.analysis.summary import (
     summarize,
 )
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import ACCURACY, AVERAGES, NLL, Row, RunRecord
+from fedprior.records.schema import ACCURACY, AVERAGES, NLL, Row, RunRecord, Times
 
 VALUES = {1: 40.0, 2: 60.0, 3: 50.0, 4: 60.0, 5: 55.0}
 
@@ -105,6 +106,13 @@ def test_what_is_known_of_a_variant_stands_beside_its_numbers() -> None:
     about = summarize({"mh aggregated=50": made})["mh aggregated=50"]
     assert (about["method"], about["settings"], about["protocol"]) == ("mh", {"lam": 3.0}, {"aggregated": 50})
     assert (about["cost"], about["rounds"]) == (COST, 7)
+    assert about["model_megabytes"] == 1000 * 4 / 1e6
+    assert about["megabytes_sent"] == pytest.approx(5 * 1000 * (1.0 * 4 + 0.5 * 50) * 4 / 1e6)  # in the 5 rounds done
+    assert about["seconds"] is None  # by hand, in no time
+    timed = {
+        s: dataclasses.replace(r, times=tuple(Times(t, s + 1.0, 0.5) for t in range(1, 6))) for s, r in made.items()
+    }
+    assert facts(timed)["seconds"] == {"mean": 12.5, "std": 5.0, "seeds": [0, 1, 2]}
     assert "budget" not in about
     assert about["measured"]["nll"] == {"unit": "", "better": "lower", "per_class": False, "about": NLL.about}
     assert json.loads(json.dumps(about)) == about
@@ -118,9 +126,25 @@ def test_newcomers_are_there_where_any_joined() -> None:
     number = about["metrics"]["accuracy"]["newcomer"]["own"]["mean"]
     assert number["last"] == {"mean": 42.0, "std": None, "seeds": [0]}
     assert number["best"] is None  # they were looked at once
-    assert models_of(about) == ["personal", "global", "newcomer"]
+    assert list(models_of(about)) == ["personal", "global", "newcomer"]
     without = summarize({"fedavg": {1: record("fedavg", 1, both_models(VALUES))}})["fedavg"]
     assert "newcomer" not in without["metrics"]["accuracy"]
+
+
+def test_models_that_nothing_tells_apart_are_one() -> None:
+    def made(*more: Row, seeds: int = 2) -> dict[str, Any]:
+        runs = {s: record("fedavg", s, [*rows(VALUES), *rows(VALUES, "global"), *more]) for s in range(seeds)}
+        return summarize({"fedavg": runs})["fedavg"]
+
+    pooled = rows(VALUES, "global", "pooled")
+    for rounded in (55.0, 55.0 + 1e-7):  # sums over pooled samples are rounded
+        assert models_of(made(*pooled, *rows({5: rounded}, data="pooled"))) == {"both": "global"}
+    assert list(models_of(made(*pooled, *rows({5: 54.0}, data="pooled")))) == ["personal", "global"]
+    joined = [*rows({5: 42.0}, "newcomer"), *rows({5: 42.0}, "newcomer-global")]
+    assert list(models_of(made(*joined))) == ["both", "newcomer-both"]
+    one = [Row(3, model, "own", "mean", {"nll": nll}) for model, nll in (("personal", 0.5), ("global", 0.25))]
+    assert list(models_of(made(*one))) == ["personal", "global"]  # one loss at one round is enough
+    assert list(models_of(summarize({"local": {0: record("local", 0, rows(VALUES))}})["local"])) == ["personal"]
 
 
 def test_settings_of_one_method_stand_side_by_side() -> None:
@@ -176,6 +200,12 @@ def test_a_row_that_lacks_a_task_has_no_average() -> None:
         *(("mh", "personal"), ("mh", "global")),
         *(("lg", "personal"), ("lg", "global")),
     ]
+    same = {0: record("mh", 0, [*rows(VALUES), *rows(VALUES, "global")])}
+    assert [row.model for row in over_tasks({"a": summarize({"mh": same}), "b": summarize({"mh": same})}).rows] == [
+        "both"
+    ]
+    mixed = over_tasks({"a": summarize({"mh": same}), "two": two}).rows  # one model on one task, two on the other
+    assert [row.model for row in mixed if row.variant == "mh"] == ["personal", "global"]
     by_variant = {row.variant: row for row in over.rows}
     assert by_variant["local"].numbers["two"] is None
     assert (by_variant["local"].average, by_variant["local"].std) == (None, None)

@@ -18,7 +18,7 @@ def test_a_comparison_of_real_runs(compared: tuple[Path, Outcome], tmp_path: Pat
     assert (text.code, text.err) == (0, "")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert " ".join(text.out.split()).startswith(
-        "digits-mclr: accuracy on own test samples minus that of local (personal)"
+        "digits-mclr: accuracy of the personal models on own test samples minus that of local R=2"
     )
     assert text.out.splitlines()[-1] == f"picture: {picture}"
     assert max(map(len, text.out.splitlines()[:-1])) <= 80
@@ -33,7 +33,9 @@ def test_a_comparison_of_real_runs(compared: tuple[Path, Outcome], tmp_path: Pat
         assert d[average]["mean"] == pytest.approx(apart[0] - apart[1])
     assert fedavg["fairness"]["worst_decile"] == own["fedavg"]["worst_decile"]["last"]
     assert fedavg["rounds"] == {"0": [12], "1": [12]}
-    assert fedprior("compare", runs, "--format", "markdown").out.count("| fedavg | personal |") == 2
+    assert fedprior("compare", runs, "--format", "markdown").out.count("| fedavg R=2 | personal |") == 2
+    low, high = fedavg["wilson"][0]
+    assert low < fedavg["per_client"][0] < high
     assert fedprior("compare", runs, "--format", "csv", "--round", "last10").out.startswith(
         "task,variant,method,metric"
     )

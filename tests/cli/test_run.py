@@ -114,7 +114,9 @@ def test_every_metric_is_in_the_json_and_can_be_asked_for(compared: tuple[Path, 
     assert f"{number['mean']:.2f}±{number['std']:.2f}" in line
     per_class = fedprior(*COMPARE, "--resume", "--metric", "class_accuracy", "--out", folder.parent)
     assert per_class.code == 0  # although there is no curve for each class
-    assert sum(line.split()[-1:] == ["2"] for line in per_class.out.splitlines()) == 10 * (1 + 2 + 2)
+    assert sum(line.split()[-1:] == ["2"] for line in per_class.out.splitlines()) == 10 * (
+        1 + 1 + 2
+    )  # FedAvg has one model
 
 
 def test_a_metric_that_is_not_measured(tmp_path: Path) -> None:

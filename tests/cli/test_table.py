@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from program import Outcome, contents, fedprior, refused
 
 import fedprior as fp
 from cli.commands import COMPARE, ROWS
+from fedprior.records.runs import RunFolder
 
 pytestmark = pytest.mark.xdist_group("cli")  # one worker makes the comparison that all of them look at
 
@@ -54,24 +56,25 @@ def test_other_formats_and_rounds(compared: tuple[Path, Outcome], tmp_path: Path
     assert alone.code == 0
     assert "has no Local-only runs" in alone.err
     refused(fedprior("table", folder / "nowhere"), "no runs at or below")
-    shutil.copytree(folder / "local" / "0", tmp_path / "0")
-    (tmp_path / "0" / "metrics.csv").write_text("")
-    refused(fedprior("table", tmp_path), "nothing to show: no run at or below", "has been evaluated")
+    RunFolder(tmp_path / "0").begin(RunFolder(folder / "local" / "0").config)
+    begun = fedprior("table", tmp_path)
+    assert (begun.code, begun.out) == (2, "")
+    assert begun.err.splitlines()[-1].startswith("error: nothing to show: no run at or below")
 
 
 def test_other_metrics(compared: tuple[Path, Outcome]) -> None:
     folder, outcome = compared
     metrics = json.loads(outcome.out)["results"]["fedavg"]["metrics"]
     f1 = fedprior("table", folder, "--metric", "macro_f1", "--format", "markdown").out
-    assert f1.startswith("digits-mclr: test macro f1 in percent, last round;")
+    assert f1.startswith("digits-mclr: test macro f1 in percent, last round.")
     number = metrics["macro_f1"]["personal"]["own"]["mean"]["last"]
-    line = next(line for line in f1.splitlines() if line.startswith("| fedavg | personal |"))
+    line = next(line for line in f1.splitlines() if line.startswith("| fedavg R=2 | both |"))  # one model, one row
     assert f"| {number['mean']:.2f} ± {number['std']:.2f} |" in line
     brier = fedprior("table", folder, "--metric", "brier", "--format", "markdown").out
     assert "brier: lower is better" in brier
     assert f"| {metrics['brier']['personal']['own']['mean']['last']['mean']:.3f} ± " in brier  # no percentage
     classes = fedprior("table", folder, "--metric", "class_accuracy", "--format", "markdown").out.splitlines()
-    assert [line.split(" | ")[2] for line in classes if line.startswith("| fedavg | global")] == list("0123456789")
+    assert [line.split(" | ")[2] for line in classes if re.match(r"\| mh [^|]*\| global", line)] == list("0123456789")
     one = fedprior("table", folder, "--metric", "class_accuracy[3]")
     assert "class accuracy[3] in percent" in one.out
     refused(fedprior("table", folder, "--metric", "f1"), "unknown metric 'f1'", "macro_f1")
@@ -91,13 +94,13 @@ def test_rows_against_tasks(compared: tuple[Path, Outcome], tmp_path: Path) -> N
     lines = [line.split() for line in table.out.splitlines()]
     assert ["method", "model", "digits-mclr", "other", "Avg", "Std"] in lines
     summaries = fp.Results.read(folder, tmp_path).summary()
-    for row in ("local", "fedavg"):
+    for row, shown in (("local", ["local", "R=2", "personal"]), ("fedavg", ["fedavg", "R=2", "both"])):
         numbers = [of[row]["metrics"]["accuracy"]["personal"]["own"]["weighted"]["last"] for of in summaries.values()]
         assert [number["seeds"] for number in numbers] == [[0, 1], [0]]
-        (line,) = (line for line in lines if line[:2] == [row, "personal"])
+        (line,) = (line for line in lines if line[:3] == shown)
         means = [number["mean"] for number in numbers]
         assert line[-2:] == [f"{np.mean(means):.2f}", f"{np.std(means, ddof=1):.2f}"]
-    (line,) = (line for line in lines if line[:2] == ["mh", "personal"])
+    (line,) = (line for line in lines if (line[:1], line[3:4]) == (["mh"], ["personal"]))
     assert line[-3:] == ["-", "-", "-"]  # it was not run on both
     f1 = fedprior("table", folder, tmp_path, "--tasks", "--metric", "macro_f1", "--format", "markdown")
     assert f1.out.startswith("test macro f1 in percent on own test samples, weighted by samples, last round.")

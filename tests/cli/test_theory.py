@@ -35,6 +35,7 @@ def test_the_quick_command(tmp_path: Path) -> None:
     assert larger < 1e-3 * at_bound
     assert beyond > 1e6
     near, far = tables["radius"]
+    assert all(0 < row["noisy ±95 %"] < row["noisy"] for row in (near, far))
     assert far["eta = 0"] < 0.01 * near["eta = 0"] < 0.01 * near["bound"]
     assert far["eta = 0"] < 0.1 * far["eta = 0.05"] < 0.1 * far["bound, eta = 0.05"]  # the term in eta has no lambda
     distances = [row["distance"] for row in tables["meta"]]

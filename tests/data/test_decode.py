@@ -57,7 +57,7 @@ def test_glove_must_be_one_whole_file(hub: Path) -> None:
 @pytest.mark.parametrize("n", [1, 2])
 def test_one_or_two_texts_become_tokens(tmp_path: Path, n: int) -> None:
     (tmp_path / "glove.txt").write_text("good 1 2\nday 3 4\n")
-    x, vectors = tokens(["day", ""][:n], tmp_path / "glove.txt")
+    x, vectors, _ = tokens(["day", ""][:n], tmp_path / "glove.txt")
     assert x.tolist() == [[2] + [0] * (TOKENS - 1), [0] * TOKENS][:n]
     assert vectors.tolist() == [[0, 0], [0, 0], [3, 4]]
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import Array
 
-from fedprior.core.batch import Batch
+from fedprior.core.batch import SAMPLES_PER_STEP, Batch
 from fedprior.data.federation import Samples
-from fedprior.data.view import SAMPLES_PER_STEP, ClientData, shuffled
+from fedprior.data.view import ClientData, shuffled
 from fedprior.errors import FedpriorError
 
 SIZES = np.array([3, 9, 16, 21, 40, 1, 2, SAMPLES_PER_STEP, SAMPLES_PER_STEP + 1], np.int32)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 from toys import blobs
 
-from fedprior.data.view import SAMPLES_PER_STEP
+from fedprior.core.batch import SAMPLES_PER_STEP
 from fedprior.engine.cost import Cost, measure
 from fedprior.methods import make
 from fedprior.methods.fedavg import FedAvg

@@ -86,11 +86,13 @@ class Deployment:
         return store.read(ledger.accepted[k], like)
 
 
-def simulated(row_name: str, rounds: int = 3, model: str = "mclr", seed: int = 0, **settings: Any) -> tuple[Trial, Any]:
+def simulated(
+    row_name: str, rounds: int = 3, model: str = "mclr", seed: int = 0, sites: int = len(NAMES), **settings: Any
+) -> tuple[Trial, Any]:
     """The same federation in a simulation: the trial and its last state, after a run in memory."""
-    parts = [samples(k) for k in range(len(NAMES))]
+    parts = [samples(k) for k in range(sites)]
     x, y, is_test = (np.concatenate(part) for part in zip(*parts, strict=True))
-    who = np.repeat(np.array(NAMES, object), SIZES)
+    who = np.repeat(np.array(NAMES[:sites], object), SIZES[:sites])
     number = {name: k for k, name in enumerate(CLASSES)}
     task = fp.task_from_arrays(
         x,
@@ -100,11 +102,7 @@ def simulated(row_name: str, rounds: int = 3, model: str = "mclr", seed: int = 0
         name="toy",
         is_test=is_test,
         n_classes=3,
-        rounds=rounds,
-        aggregated=3,
-        batch=5,
-        pooled="never",
-        **settings,
+        **{"rounds": rounds, "aggregated": 3, "batch": 5, "pooled": "never", **settings},
     )
     trial = Trial(Program(task, Variant.parse(row_name)), seed)
     return trial, task

@@ -1,5 +1,5 @@
-"""A real federation on this machine: SuperLink with TLS and node authentication, SuperNodes, and the commands as a person types
-them. Everything binds to 127.0.0.1.
+"""A real federation on this machine: a SuperLink with TLS and node authentication, SuperNodes, and the commands as a person
+types them. Everything binds to 127.0.0.1.
 """
 
 from __future__ import annotations

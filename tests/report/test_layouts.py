@@ -90,11 +90,14 @@ def test_what_a_method_costs_stands_beside_its_numbers() -> None:
     assert list(federation.values()) == ["4", "560", "0", "5500.0"]
 
 
-def test_settings_that_were_changed_for_all_are_named() -> None:
-    made = results(("local", "mh", "mh K=2"), 1)
-    for name in ("mh", "mh K=2"):
-        made[name]["changed"] = {"K": 2, "lam": 30.0}
-    assert "K = 2 in mh; lam = 30 in mh, mh K=2" in render(run_table("t", made), "markdown")
+def test_rows_say_what_was_changed_for_all() -> None:
+    made = results(("local", "mh", "mh K=2"), 1) | results(("mine",), 1, method="mh")
+    for name in ("mh", "mh K=2", "mine"):
+        made[name] |= {"changed": {"K": 2, "lam": 30.0}, "wrappers": {"beta": 2.0}}
+    table = run_table("t", made)
+    changed = "mh K=2 lam=30 beta=2"
+    assert [line[0] for line in table.body] == ["local", changed, changed, changed, changed, "mine", "mine"]
+    assert table.note == "mine: K=2 lam=30 beta=2"  # a name of one's own stays what it is
 
 
 def test_a_budget_shows_the_rounds_of_each_method() -> None:
@@ -138,22 +141,24 @@ def test_no_number_wraps_at_80_columns(choice: str) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 66])
-def test_a_name_too_long_folds_and_the_numbers_do_not(width: int) -> None:
+def test_where_a_name_is_too_long_columns_fold(width: int) -> None:
     lines = lines_of(run_table("t", results(("a-method-with-quite-a-long-name",))), width)
     assert sum(line.count("55.00±9.88") for line in lines) == 6
     assert max(map(len, lines)) <= width
+    assert all("a-method-with-quite-a-long-name" in line for line in lines if "personal" in line)
 
 
 def test_formats() -> None:
     made = results(seeds=3)
     table = run_table("task", made)
     markdown = render(table, "markdown").splitlines()
-    assert markdown[0] == "task: test accuracy in percent, last round; mean ± standard deviation over seeds."
-    assert {line.count("|") for line in markdown[2:]} == {12}
+    assert markdown[0] == "task: test accuracy in percent, last round."
+    assert markdown[-1] == "± standard deviation over n seeds."
+    assert {line.count("|") for line in markdown[2:-2]} == {12}
     assert markdown[4].startswith("| local | personal | 55.00 ± 12.50 |")
     latex = render(run_table("task", {"a_b": made["fedavg"]}), "latex")
     assert r"a\_b & personal & 55.00 $\pm$ 12.50" in latex
-    assert {line.count("&") for line in latex.splitlines() if "&" in line} == {10}
+    assert {line.count("&") for line in latex.splitlines() if "&" in line} == {7}  # short headings, fewer columns
     flat = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     assert {row["round"] for row in flat} == {"last", "last10", "best"}
     wanted = {"variant": "fedavg", "model": "global", "average": "mean", "round": "best", "metric": "accuracy"}
@@ -174,8 +179,7 @@ def test_every_metric_has_its_table() -> None:
     old = {0: record("local", 0, rows({3: 80.0}))}
     made = summarize({"local": old, "mh": new})
     f1 = run_table("toy", made, metric="macro_f1")
-    assert f1.terminal is not None
-    assert f1.terminal.title == "toy: test macro f1, last round"
+    assert f1.title == "toy: test macro f1, last round"
     work = ("4", "560", "1.12k", "11k")
     assert f1.body == (
         ("local", "personal", "-", "-", "-", "-", *work, "0"),  # a record from before it was measured
@@ -183,8 +187,8 @@ def test_every_metric_has_its_table() -> None:
     )
     nll = run_table("toy", made, metric="nll")
     assert nll.body[1][2] == "0.321"
-    assert "lower is better" in nll.title
-    assert "lower" not in f1.title
+    assert "lower is better" in nll.note
+    assert "lower" not in f1.note
     flat = list(csv.DictReader(io.StringIO(render(f1, "csv"))))
     assert {row["metric"] for row in flat} == {"accuracy", "nll", "macro_f1"}  # whichever table it is
     assert next(float(row["mean"]) for row in flat if row["metric"] == "macro_f1") == 0.8765
@@ -195,11 +199,17 @@ def test_every_metric_has_its_table() -> None:
 def test_a_metric_per_class_has_a_row_for_each() -> None:
     names = ("cat", "dog")
     made = [
-        Row(1, model, "own", average, {f"class_accuracy[{name}]": 50.0 + k for k, name in enumerate(names)})
-        for model in ("personal", "global")
+        Row(
+            1,
+            model,
+            "own",
+            average,
+            {f"class_accuracy[{name}]": 50.0 + k for k, name in enumerate(names)} | {"nll": loss},
+        )
+        for model, loss in (("personal", 0.5), ("global", 1.0))
         for average in AVERAGES
     ]
-    run = record("mh", 0, made, metrics=(ACCURACY, CLASS_ACCURACY), class_names=names)
+    run = record("mh", 0, made, metrics=(ACCURACY, NLL, CLASS_ACCURACY), class_names=names)
     table = run_table("toy", summarize({"mh": {0: run}}), metric="class_accuracy")
     assert table.head[:4] == ("method", "model", "class", "own test, weighted")
     assert [line[:4] for line in table.body] == [
@@ -209,11 +219,11 @@ def test_a_metric_per_class_has_a_row_for_each() -> None:
     assert lines[0] == ["toy:", "test", "class", "accuracy", "in", "percent,", "last", "round"]
     assert ["dog", "51.00", "51.00", "51.00", "-", "1.12k", "1"] in lines
     assert r"mh & personal & cat & 50.00" in render(table, "latex")
-    assert r"\begin{tabular}{lllrrrrrrrrr}" in render(table, "latex")
+    assert r"\begin{tabular}{lllrrrrrr}" in render(table, "latex")
     one = run_table("toy", summarize({"mh": {0: run}}), metric="class_accuracy[dog]")
     assert [line[:3] for line in one.body] == [("mh", "personal", "51.00"), ("mh", "global", "51.00")]
     flat = csv.DictReader(io.StringIO(render(table, "csv")))
-    assert {row["metric"] for row in flat} == {"class_accuracy[cat]", "class_accuracy[dog]"}
+    assert {row["metric"] for row in flat} == {"nll", "class_accuracy[cat]", "class_accuracy[dog]"}
 
 
 # -- several tasks -----------------------------------------------------------------------------------------------------
@@ -254,9 +264,12 @@ def test_a_sweep_marks_the_chosen_setting() -> None:
         {"setting": {"lam": 15.0, "start": "w"}, "validation": {"mean": 90.0, "std": None, "seeds": [0]}},
         {"setting": {"lam": 1e30, "start": "theta"}, "validation": None, "diverged": "in round 2 with seed 0"},
     ]
-    table = sweep_table({"cells": cells, "chosen": {"lam": 15.0, "start": "w"}})
-    assert table.head == ("lam", "start", "validation", "seeds", "")
-    assert [line.split() for line in render(table, "text").splitlines()[2:]] == [
+    table = sweep_table({"cells": cells, "chosen": {"lam": 15.0, "start": "w"}, "at_end": {"lam": "largest"}})
+    assert table.head == ("lam", "start", "validation", "n", "")
+    assert table.note == (
+        "± standard deviation over n seeds; lam = 15 is the largest that was tried: beyond it may lie a better one"
+    )
+    assert [line.split() for line in render(table, "text").splitlines()[2:5]] == [
         ["0.1", "w", "80.00±1.50", "2"],
         ["15", "w", "90.00", "1", "chosen"],
         ["1e+30", "theta", "diverged", *["in", "round", "2", "with", "seed", "0"]],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedprior.report.listings import methods_table, sources_table, tasks_table
+from fedprior.report.listings import methods_table, settings_table, sources_table, tasks_table
 from fedprior.report.tables import render
 
 COSTS = {
@@ -33,3 +33,13 @@ def test_tasks_and_settings() -> None:
     settings = sources_table("mh: the paper", ("setting", "default"), [("lam", 15.0, "released scripts")])
     assert settings.head == ("setting", "default", "where it comes from")
     assert settings.body == (("lam", "15.0", "released scripts"),)
+
+
+def test_settings_with_what_they_mean() -> None:
+    table = settings_table("mh", [("lam", 15.0, "how strongly " * 5 + "it is pulled", "a paper " * 8)])
+    lines = render(table, "text").splitlines()
+    assert max(map(len, lines)) <= 80
+    words = " ".join(" ".join(lines).split())
+    assert "what it means" in words
+    assert words.count("strongly") == 5
+    assert words.count("paper") == 8

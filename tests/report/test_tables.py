@@ -7,9 +7,10 @@ import io
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from fedprior.errors import FedpriorError
-from fedprior.report.tables import FORMATS, Table, render
+from fedprior.report.tables import FORMATS, Column, Table, render, rich_table
 
 PLAIN = Table(
     "a title",
@@ -62,7 +63,7 @@ def test_text_has_no_line_for_what_is_empty_and_lets_remarks_wrap() -> None:
     assert " ".join(" ".join(lines[3:]).split()) == f"1 diverged {long.strip()}"
 
 
-def test_a_table_with_many_numbers_is_wider_than_a_terminal_rather_than_cut() -> None:
+def test_a_table_with_many_numbers_folds_rather_than_be_cut() -> None:
     head = ("method", "model", *(f"task{k}" for k in range(10)))
     table = Table("wide", "", head, (("a-method-with-a-long-name", "personal", *["93.60 ± 0.26"] * 10),))
     text = render(table, "text")
@@ -82,19 +83,20 @@ def test_markdown() -> None:
         "",
         "a note.",
     ]
-    assert r"| [bold]a_b[/bold] \| <b> |" in render(NASTY, "markdown")
+    assert r"| \[bold\]a_b\[/bold\] \| \<b\> |" in render(NASTY, "markdown")
 
 
 def test_latex_escapes_what_means_something_there() -> None:
     lines = render(NASTY, "latex").splitlines()
-    assert lines[:3] == ["% <script>alert('x')</script> & more", "% 5 % of a_b", r"\begin{tabular}{llr}"]
-    assert lines[4] == r"method & a\_b \& 10\% & \#1 \$ \\"
-    assert lines[6] == (
-        r"[bold]a\_b[/bold] | <b> & x\textbackslash{}y\textasciitilde{}z\textasciicircum{}2 \{\} & 1.00 $\pm$ 0.50 \\"
+    assert (
+        lines[4]
+        == r"\caption{\textless{}script\textgreater{}alert('x')\textless{}/script\textgreater{} \& more; 5 \% of a\_b.}"
     )
-    assert lines[-1] == r"\end{tabular}"
-    comment = render(Table("a\nb", "", ("m",), ()), "latex").splitlines()[0]
-    assert comment == "% a b"  # a comment ends with its line
+    assert lines[9] == r"method & a\_b \& 10\% & \#1 \$ \\"
+    assert lines[11] == (
+        r"{[}bold]a\_b[/bold] \textbar{} \textless{}b\textgreater{} & "
+        r"x\textbackslash{}y\textasciitilde{}z\textasciicircum{}2 \{\} & 1.00 $\pm$ 0.50 \\"
+    )
 
 
 def test_html_is_escaped() -> None:
@@ -125,13 +127,70 @@ def test_several_tables_follow_one_another() -> None:
 
 
 def test_a_terminal_gets_the_short_words() -> None:
-    table = Table(
-        "long", "", ("method", "a long heading"), (("mh", "1"),), terminal=Table("s", "", ("m", "a"), (("mh", "1"),))
-    )
-    assert "long" not in render(table, "text")
+    columns = (Column("m", words={"personal": "p"}), Column("a", about="a: what it is"), Column("b", wide=True))
+    table = Table("t", "n", ("method", "a long heading", "more"), (("personal", "1", "2"),), left=1, columns=columns)
+    assert [line.split() for line in render(table, "text").splitlines()] == [
+        ["t"],
+        ["m", "a"],
+        ["────"],
+        ["p", "1"],
+        ["a:", "what", "it", "is;", "n"],
+    ]
     assert "a long heading" in render(table, "html")
+    assert "personal" in render(table, "html")
+
+
+def test_columns_are_chosen() -> None:
+    columns = (Column("method"), Column("mean"), Column("worst 10%"), Column("more", wide=True))
+    table = Table("t", "", ("method", "long mean", "long worst", "more"), (("mh", "1", "2", "3"),), 1, columns=columns)
+    few = table.choose(["more", "worst", "method"])
+    assert few.head == ("method", "more", "long worst")  # names come first
+    assert [line.split() for line in render(few, "text").splitlines()[1:]] == [
+        ["method", "more", "worst", "10%"],
+        ["───────────────────────"],
+        ["mh", "3", "2"],
+    ]
+    for wrong in ("wrost", "m", ""):
+        with pytest.raises(FedpriorError, match=f"unknown column '{wrong}'.* valid: mean, method, more, worst 10%"):
+            table.choose([wrong])
+    assert PLAIN.choose(["mean"]).body == (("93.60 ± 0.26",), ("7.00",), ("-",))
 
 
 def test_an_unknown_format() -> None:
     with pytest.raises(FedpriorError, match=r"unknown format 'htm' \(did you mean 'html'\?\); valid: csv, html, latex"):
         render(PLAIN, "htm")
+
+
+def test_control_characters_reach_no_terminal_and_no_file() -> None:
+    """Names come from records, and records may come from elsewhere."""
+    nasty = "a\x1b[2J\x9b31m\u202e\ud800\rb\x07"
+    table = Table(
+        nasty,
+        nasty,
+        ("row", "n"),
+        ((nasty, "1"),),
+        left=1,
+        columns=(Column(nasty), Column("n")),
+        numbers=(("row",), (f"two\nlines{nasty}",)),
+    )
+    for format in FORMATS:
+        text = render(table, format)
+        assert not set(nasty) & set(text) - set("a[2J31mb"), format
+        assert "\\x1b" in text or "textbackslash{}x1b" in text, format
+        text.encode()
+    assert '"two\nlines' in render(table, "csv")
+    out = io.StringIO()
+    Console(file=out, force_terminal=True, color_system=None, width=200).print(rich_table(table))
+    assert not set(nasty) - {"\x1b"} & set(out.getvalue()) - set("a[2J31mb")
+    assert "\x1b[2J" not in out.getvalue()
+
+
+def test_markup_and_emoji_in_names_are_shown_as_they_are() -> None:
+    table = Table(
+        "[red]t[/red] :bomb:", "[/nothing] :key:\\", ("[bold]row", "n"), (("[link=x]y[/link]\\", "1"),), left=1
+    )
+    text = render(table, "text")
+    for part in ("[red]t[/red] :bomb:", "[/nothing] :key:\\", "[bold]row", "[link=x]y[/link]\\"):
+        assert part in text
+    markdown = render(Table("", "", ("n",), (("`a` *b* _c_ d_e [f](g) \\|",),)), "markdown")
+    assert r"| \`a\` \*b\* \_c\_ d_e \[f\](g) \\\| |" in markdown

@@ -30,8 +30,9 @@ def small_task(draw: int = 0, **settings: Any) -> fp.Task:
 @functools.cache
 def small_program(row: str = "meg:R=2,K=2", **settings: Any) -> Program:
     """A row on such a task."""
-    if "rounds" in settings or "eval_every" in settings:  # the compiled parts do not depend on these
-        rest = {key: value for key, value in settings.items() if key not in ("rounds", "eval_every")}
+    free = ("rounds", "eval_every", "record_labels")  # the compiled parts do not depend on these
+    if set(free) & set(settings):
+        rest = {key: value for key, value in settings.items() if key not in free}
         program = copy.copy(small_program(row, **rest))
         for part in ("engine", "evaluator", "validator", "cost"):
             getattr(small_program(row, **rest), part)

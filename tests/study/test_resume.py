@@ -18,7 +18,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 from kill_run import Blow
-from program import contents
+from program import contents, kept
 from toys import blobs, engine_of, rounds
 
 import fedprior as fp
@@ -91,11 +91,6 @@ def test_ctrl_c_ends_the_round_and_says_how_to_go_on(alone: Path, tmp_path: Path
 run = functools.partial(run_small, validation=0.2)
 
 
-def kept(folder: Path) -> dict[str, bytes]:
-    """All of a run but its times."""
-    return {name: content for name, content in contents(folder).items() if name != "times.csv"}
-
-
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The run that was left alone."""
@@ -113,6 +108,7 @@ def test_stopping_after_every_round_changes_nothing(tmp_path: Path, once: dict[s
     assert result.finished
     assert kept(tmp_path) == once
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == [
+        "best-00000002.safetensors",  # on validation
         "round-00000005.safetensors",
         "round-00000006.safetensors",
     ]
@@ -222,10 +218,25 @@ def test_lost_rows_are_told(tmp_path: Path, table: str, how: str) -> None:
         "damaged": text.replace(second[-1], second[-1].replace("2,", "3,", 1)),  # only the checksum tells
         "head": text[1:],
     }[how]
+    (t, line) = (1, ", line 1: its heading is lost") if how == "head" else (2, "")
+    line = f", line {1 + lines.index(second[-1])}: its checksum is wrong" if how == "damaged" else line
     (tmp_path / table).write_text(hurt)
-    t = 1 if how == "head" else 2
-    with pytest.raises(fp.FedpriorError, match=rf"{table} has lost rows of round {t}; start anew with --overwrite"):
+    before = contents(tmp_path)
+    told = rf"{table}{line}.* rows of round {t} are lost; restore the file from a copy, or start anew \(--overwrite"
+    with pytest.raises(fp.FedpriorError, match=told):
         run(tmp_path, resume=True)
+    assert contents(tmp_path) == before  # so that it can be restored by hand
+
+
+def test_what_is_damaged_and_not_needed_goes(tmp_path: Path, once: dict[str, bytes]) -> None:
+    run(tmp_path)
+    path = tmp_path / "metrics.csv"
+    path.write_text(path.read_text() + "junk\n")
+    with pytest.raises(fp.FedpriorError, match=r"metrics.csv, line \d+: its checksum is wrong; .*--resume"):
+        RunFolder(tmp_path).record()
+    (warning,) = run(tmp_path, resume=True).warnings
+    assert "its checksum is wrong, which is not needed and goes" in warning
+    assert kept(tmp_path) == once
 
 
 def test_another_environment_warns_and_goes_on(tmp_path: Path, once: dict[str, bytes]) -> None:
@@ -259,7 +270,10 @@ def test_other_settings_are_refused_untouched(tmp_path: Path) -> None:
 def test_overwriting_leaves_nothing_of_the_old_run(tmp_path: Path, once: dict[str, bytes]) -> None:
     run(tmp_path, rounds=6, eval_every=4)
     result = run(tmp_path, overwrite=True, **stop_after(1))
-    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["round-00000001.safetensors"]
+    assert {p.name for p in (tmp_path / "checkpoints").iterdir()} == {
+        "best-00000001.safetensors",
+        "round-00000001.safetensors",
+    }
     assert {row.round for row in result.record.rows} == {1}
     run(tmp_path, resume=True)
     assert kept(tmp_path) == once

@@ -87,7 +87,7 @@ def test_insight_by_hand(insight: str) -> None:
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in TASKS]
 )
 def test_two_rounds_on_real_data(name: str, real_data: Path, tmp_path: Path, insight: str) -> None:
-    source = read(name).task.data.source
+    source = str(read(name).task.data.source)
     if not (real_data / source).is_dir():
         pytest.skip(f"{source} is not in the folder named by FEDPRIOR_DATA")
     task = fp.task(name, rounds=2, pooled="never", R=2)

@@ -42,11 +42,11 @@ def test_a_trial_is_a_generator_of_rounds() -> None:
 def test_what_is_due_when(pooled: str, when: set[int]) -> None:
     trial = Trial(Program(small_task(eval_every=4, pooled=pooled), fp.Variant.parse(LOCAL)), 0)
     rounds = range(1, 7)
-    assert {t for t in rounds if trial.is_due(t)} == {4, 6}
-    assert {t for t in rounds if trial.is_wanted(t, "personal", "pooled")} == when
-    assert {t for t in rounds if trial.is_wanted(t, "personal", "own")} == {4, 6}
-    assert {t for t in rounds if trial.is_wanted(t, "global", "pooled")} == {4, 6}  # it costs nothing
-    assert {t for t in rounds if trial.is_wanted(t, "newcomer", "own")} == {6}
+    assert {t for t in rounds if trial.schedule.is_due(t)} == {4, 6}
+    assert {t for t in rounds if trial.schedule.is_wanted(t, "personal", "pooled")} == when
+    assert {t for t in rounds if trial.schedule.is_wanted(t, "personal", "own")} == {4, 6}
+    assert {t for t in rounds if trial.schedule.is_wanted(t, "global", "pooled")} == {4, 6}  # it costs nothing
+    assert {t for t in rounds if trial.schedule.is_wanted(t, "newcomer", "own")} == {6}
 
 
 def test_a_watcher_sees_every_round() -> None:
@@ -55,6 +55,8 @@ def test_a_watcher_sees_every_round() -> None:
     assert [(p.round, p.rounds) for p in seen] == [(t, 6) for t in range(7)]
     assert [p.accuracy is None for p in seen] == [True, True, True, True, False, False, False]
     assert seen[-1].accuracy == result.accuracy()
+    assert [len(p.rows) > 0 for p in seen] == [False, False, False, False, True, False, True]
+    assert [row for p in seen for row in p.rows] == list(result.record.rows)
     assert seen[-1].seconds > seen[1].seconds > seen[0].seconds == 0
     assert result.global_model() is None
     again = run(None, 3, LOCAL, eval_every=4, should_stop=lambda: True)

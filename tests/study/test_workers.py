@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from program import contents, fedprior
+from program import fedprior, kept, timeless
 
 import fedprior as fp
 from fedprior.records.runs import RunFolder
-from fedprior.records.schema import Status
+from fedprior.records.schema import Row, Status
 from fedprior.study import workers
 from fedprior.study.cells import Cell, job_of
 from fedprior.study.results import Results
@@ -35,11 +35,6 @@ OPTIONS = {"resume": False, "overwrite": False, "checkpoint_seconds": 0.0}
 
 def study(rows: Any = ("local", "fedavg"), seeds: int = 2, **more: Any) -> fp.Study:
     return fp.Study("digits-mclr", list(rows), local=False, seeds=seeds, **{**SETTINGS, **more})
-
-
-def kept(folder: Path) -> dict[str, bytes]:
-    """All records but times."""
-    return {name: content for name, content in contents(folder).items() if not name.endswith("times.csv")}
 
 
 @pytest.fixture(scope="module")
@@ -97,19 +92,22 @@ def test_a_worker_takes_and_returns_plain_data(alone: tuple[Path, Results], tmp_
 
 def test_any_executor_gives_the_same_records(alone: tuple[Path, Results], tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
+    rows: dict[str, list[Row]] = {}
 
     def watch(cell: Cell, progress: Progress | None) -> None:
         assert progress is not None
         seen.append((cell.variant, cell.seed, progress.round))
+        rows.setdefault(str(cell.folder), []).extend(progress.rows)
 
     with ThreadPoolExecutor(1) as executor:
         results = study().run(tmp_path, executor=executor, watch=watch, checkpoint_seconds=0)
     assert kept(tmp_path) == kept(alone[0])
     assert seen == [(name, seed, 3) for name in ("local", "fedavg") for seed in (0, 1)]
+    assert rows == {record.where: list(record.rows) for record in results.records}
     assert [record.where for record in results.records] == [
         str(tmp_path / "digits-mclr" / name / str(seed)) for name in ("local", "fedavg") for seed in (0, 1)
     ]
-    assert results.summary() == alone[1].summary()
+    assert timeless(results.summary()) == timeless(alone[1].summary())
 
 
 @pytest.mark.parametrize(
@@ -130,8 +128,14 @@ def test_a_crashed_cell_loses_no_other(
     folder = tmp_path / "digits-mclr" / "local" / "1"
     assert results.diverged == [f"local: {message} (seed 1; records kept in {folder})"]
     assert [(record.variant, record.seed) for record in results.records] == [("local", 0), ("fedavg", 0), ("fedavg", 1)]
-    again = study().run(tmp_path, executor=Inside(), resume=True, checkpoint_seconds=0)
+    new: list[tuple[str, int]] = []
+
+    def note(cell: Cell, progress: Progress | None) -> None:
+        new.extend([(cell.variant, cell.seed)] * bool(progress and progress.rows))
+
+    again = study().run(tmp_path, executor=Inside(), resume=True, checkpoint_seconds=0, watch=note)
     assert (len(again), again.diverged) == (4, [])
+    assert new == [("local", 1)]  # the others were done
     assert kept(tmp_path) == kept(alone[0])
 
 
@@ -184,16 +188,19 @@ def test_a_pool_shares_out_the_cores_and_replaces_a_process_that_ends(monkeypatc
 @pytest.mark.slow
 def test_two_processes_give_the_same_records(alone: tuple[Path, Results], tmp_path: Path) -> None:
     seen: dict[tuple[str, int], list[int]] = {}
+    rows: dict[str, list[Row]] = {}
 
     def watch(cell: Cell, progress: Progress | None) -> None:
         assert progress is not None
         seen.setdefault((cell.variant, cell.seed), []).append(progress.round)
+        rows.setdefault(str(cell.folder), []).extend(progress.rows)
 
     with Pool(2) as pool:
         results = study().run(tmp_path, executor=pool, watch=watch, checkpoint_seconds=0)
     assert kept(tmp_path) == kept(alone[0])
-    assert results.summary() == alone[1].summary()
+    assert timeless(results.summary()) == timeless(alone[1].summary())
     assert len(seen) == 4
+    assert rows == {record.where: list(record.rows) for record in results.records}
     assert all(rounds[-1] == 3 and rounds == sorted(rounds) for rounds in seen.values())
 
 

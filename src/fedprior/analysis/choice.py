@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,37 @@ def choose(candidates: Iterable[Candidate], metric: str = "accuracy") -> Candida
     return max(alive, key=lambda scored: sign * scored[1])[0]
 
 
-def summarize_sweep(candidates: Iterable[Candidate], metric: str = "accuracy") -> dict[str, Any]:
+Bounds = Mapping[str, tuple[float | None, float | None]]  # the least and the most that a setting can be
+
+
+def ends(chosen: Mapping[str, Any], tried: Iterable[Mapping[str, Any]], bounds: Bounds | None = None) -> dict[str, str]:
+    """The numbers of a setting beyond which nothing was tried, so that a better one may lie there: smallest or largest.
+    Beyond its ``bounds`` lies nothing.
+
+    >>> ends({"lam": 1.0, "K": 2, "start": "w"}, [{"lam": x, "K": 2, "start": "w"} for x in (0.1, 1.0)])
+    {'lam': 'largest'}
+    """
+    tried, found = list(tried), dict[str, str]()
+    for key, value in chosen.items():
+        values = {setting[key] for setting in tried}
+        if len(values) > 1 and not any(isinstance(v, str | bool | None) for v in values):
+            least, most = (bounds or {}).get(key, (None, None))
+            if value == min(values) and value != least:
+                found[key] = "smallest"
+            elif value == max(values) and value != most:
+                found[key] = "largest"
+    return found
+
+
+def summarize_sweep(
+    candidates: Iterable[Candidate], metric: str = "accuracy", bounds: Bounds | None = None
+) -> dict[str, Any]:
     """A method's settings, what they were chosen by, and the chosen one, as plain data."""
     candidates = list(candidates)
     best = choose(candidates, metric)
     return {
         "chosen": None if best is None else best.setting,
+        "at_end": {} if best is None else ends(best.setting, [c.setting for c in candidates], bounds),
         "cells": [
             {
                 "variant": candidate.variant,

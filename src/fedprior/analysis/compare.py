@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fedprior.analysis.clients import ClientValues, client_values, same_clients
+from fedprior.analysis.evidence import Support, equal_rows, is_share, support, wilson
 from fedprior.analysis.grouping import Seeds, Warn, group, method_of, silent
 from fedprior.analysis.series import ROUNDS, SCORED_MODELS, find_metric, series_of
 from fedprior.analysis.summary import Number, over_seeds
@@ -84,6 +86,10 @@ class Entry:
     difference: Difference | None  # None: the reference itself
     best: Best | None  # None: there is no seed that all variants have
     fairness: dict[str, Number]  # mean, std_over_clients, worst_decile
+    per_client: list[float]  # the values themselves, averaged over seeds
+    wilson: list[tuple[float, float]] | None  # their 95 % intervals over test samples; None where a value is no share
+    changed: dict[str, Any]  # settings that are not what the method's name stands for
+    wrappers: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,8 @@ class Comparison:
     samples: list[int]  # test samples of each client
     best_seeds: list[int]  # those that all variants have
     variants: dict[str, Entry]
+    support: Support | None
+    equal: list[list[str]]  # variants that have the same value for every client
     data: str = "own"
 
     @property
@@ -150,6 +158,7 @@ def compare(
         )
         warn(f"for how many clients each method is the best is {which}")
     best = _best(runs, best_seeds, info)
+    every = [clients for by_seed in runs.values() for clients in by_seed.values()]
     return Comparison(
         task=task,
         metric=info,
@@ -166,9 +175,15 @@ def compare(
                 difference=differences.get(variant),
                 best=best.get(variant),
                 fairness=_fairness(by_seed, info),
+                per_client=(each := _per_client(by_seed)),
+                wilson=[wilson(x, n) for x, n in zip(each, samples.values(), strict=True)] if is_share(info) else None,
+                changed=next(iter(by_variant[variant].values())).config.get("changed", {}),
+                wrappers=next(iter(by_variant[variant].values())).config["run"]["variant"]["wrappers"],
             )
             for variant, by_seed in runs.items()
         },
+        support=support(every, info),
+        equal=equal_rows(runs),
     )
 
 
@@ -245,6 +260,10 @@ def _best(runs: Mapping[str, Mapping[int, ClientValues]], seeds: Sequence[int], 
     top = goodness >= goodness.max(0) - EQUAL
     alone = top & (top.sum(0) == 1)
     return {v: Best(int(a.sum()), int((t & ~a).sum())) for v, t, a in zip(runs, top, alone, strict=True)}
+
+
+def _per_client(by_seed: Mapping[int, ClientValues]) -> list[float]:
+    return [float(x) for x in np.mean([clients.values.mean(0) for clients in by_seed.values()], 0)]
 
 
 def _fairness(by_seed: Mapping[int, ClientValues], info: MetricInfo) -> dict[str, Number]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedprior.errors import FedpriorError, unknown
+from fedprior.records.best import first_best
 from fedprior.records.schema import NEWCOMERS, MetricInfo, RunRecord
 
 Key = tuple[str, str, str]  # (model, data, average)
@@ -96,16 +97,16 @@ def chosen_rounds(
     often = "personal" if model in NEWCOMERS else model
     watched = rounds == sorted(series.get((often, "own", average), {}))  # not only evaluated at the end
     validation = {t: v for t, v in series.get((model, "validation", "weighted"), {}).items() if t in values}
-    sign = 1 if higher_is_better else -1
 
-    def first_best(of: dict[int, float]) -> list[int]:
-        return [max(of, key=lambda t: (sign * of[t], -t))] if of and watched else []
+    def chosen(of: dict[int, float]) -> list[int]:
+        best = first_best(of, higher_is_better)
+        return [best] if best is not None and watched else []
 
     return {
         "last": rounds[-1:],
         "last10": rounds[-10:] if watched else [],
-        "validation": first_best(validation),
-        "best": first_best(values),
+        "validation": chosen(validation),
+        "best": chosen(values),
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -22,7 +23,7 @@ from fedprior.analysis.series import (
 )
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.schema import AVERAGES, NEWCOMERS, MetricInfo
-from fedprior.records.spending import spending
+from fedprior.records.spending import BYTES, megabytes_sent, spending
 
 __all__ = [
     "Number",
@@ -38,6 +39,10 @@ __all__ = [
     "read",
     "summarize",
 ]
+
+
+ROUNDING = 1e-5  # what two programs may differ by in one model's numbers, those in percent included
+BOTH = {SCORED_MODELS: "both", NEWCOMERS: "newcomer-both"}  # what two models are called that are one
 
 
 class Number(TypedDict):
@@ -66,7 +71,10 @@ def summarize(by_variant: Mapping[str, Seeds]) -> dict[str, Any]:
     None stands where nothing was evaluated, such as the global model of a method that has none. A metric with a value per
     class is there once for each of them.
     """
-    return {variant: {**facts(seeds), "metrics": _metrics(seeds)} for variant, seeds in by_variant.items()}
+    return {
+        variant: {**facts(seeds), "one_model": _one_model(seeds), "metrics": _metrics(seeds)}
+        for variant, seeds in by_variant.items()
+    }
 
 
 def facts(seeds: Seeds) -> dict[str, Any]:
@@ -77,11 +85,15 @@ def facts(seeds: Seeds) -> dict[str, Any]:
     cost = record.config.get("cost")
     spent = None if cost is None else dataclasses.asdict(spending(cost, run["protocol"]["aggregated"]))
     measured = {name: info for seed in seeds for name, info in seeds[seed].metrics.items()}
+    seconds = {seed: took for seed, each in seeds.items() if (took := each.seconds) is not None}
     return {
         **{key: run["variant"].get(key, {}) for key in ("method", "settings", "wrappers", "protocol")},
         "changed": record.config.get("changed", {}),
         "cost": cost,
         "round_takes": spent,
+        "model_megabytes": None if not cost or cost.get("parameters") is None else cost["parameters"] * BYTES / 1e6,
+        "megabytes_sent": None if cost is None else megabytes_sent(cost, run["protocol"]["aggregated"], record.round),
+        "seconds": over_seeds(seconds) if seconds else None,
         "rounds": run["protocol"]["rounds"],
         **budget,
         "measured": {
@@ -89,6 +101,24 @@ def facts(seeds: Seeds) -> dict[str, Any]:
             for name, info in measured.items()
         },
     }
+
+
+def _one_model(seeds: Seeds) -> list[str]:
+    """The personal models (of clients, of newcomers) that are the global one: nothing that was measured tells them apart."""
+    every = [by_key for record in seeds.values() for by_key in all_series(record).values()]
+    return [pair[0] for pair in BOTH if _never_apart(every, pair)]
+
+
+def _never_apart(every: Iterable[Series], pair: tuple[str, ...]) -> bool:
+    compared = False
+    for by_key in every:
+        for (model, *where), curve in by_key.items():
+            other = by_key.get((pair[1], where[0], where[1]), {}) if model == pair[0] else {}
+            rounds = curve.keys() & other.keys()
+            if any(not math.isclose(curve[t], other[t], rel_tol=ROUNDING, abs_tol=ROUNDING) for t in rounds):
+                return False
+            compared |= bool(rounds) and where[0] == "own"
+    return compared
 
 
 def _metrics(seeds: Seeds) -> dict[str, Any]:
@@ -138,13 +168,37 @@ def measured_columns(results: Mapping[str, Any], metric: str) -> dict[str, Metri
     return chosen
 
 
-def models_of(about: Mapping[str, Any]) -> list[str]:
+def evaluated(about: Mapping[str, Any]) -> list[str]:
     """The models of a variant that were evaluated, by whatever metric."""
     return [
         model
         for model in (*SCORED_MODELS, *NEWCOMERS)
         if any(model in m and any(m[model]["own"]["weighted"].values()) for m in about["metrics"].values())
     ]
+
+
+def models_of(about: Mapping[str, Any]) -> dict[str, str]:
+    """What to call each model of a variant that was evaluated, and the model whose numbers are shown.
+
+    Where the personal models are the global one, as FedAvg's are, both are one row.
+    """
+    names = {model: model for model in evaluated(about)}
+    for (personal, common), both in BOTH.items():
+        if personal in about.get("one_model", ()) and {personal, common} <= names.keys():
+            names[common] = both  # it is evaluated on pooled samples whenever it is at all
+            del names[personal]
+    return {name: model for model, name in names.items()}
+
+
+def has_choice(results: Mapping[str, Any], metric: str, choice: str) -> bool:
+    """Whether any variant has a number at a choice of the round; only validation may be lacking everywhere."""
+    columns = measured_columns(results, metric)
+    return choice != "validation" or any(
+        number_of(about, column, model, "own", "weighted", choice) is not None
+        for about in results.values()
+        for column in columns
+        for model in evaluated(about)
+    )
 
 
 def number_of(about: Mapping[str, Any], column: str, model: str, data: str, average: str, choice: str) -> Number | None:
@@ -167,6 +221,7 @@ class TaskRow:
     numbers: dict[str, Number | None]  # by task
     average: float | None  # over all tasks; None if the row lacks one
     std: float | None  # over tasks, with n - 1
+    about: dict[str, Any]  # method, changed, wrappers
 
 
 @dataclass(frozen=True)
@@ -179,6 +234,13 @@ class OverTasks:
     choice: str
     tasks: tuple[str, ...]
     rows: tuple[TaskRow, ...]
+
+
+def _changes(abouts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a variant changes on any of the tasks."""
+    given = list(abouts)
+    both = {key: {k: v for about in given for k, v in about[key].items()} for key in ("changed", "wrappers")}
+    return {"method": given[0]["method"], **both}
 
 
 def over_tasks(
@@ -200,8 +262,11 @@ def over_tasks(
     rows = []
     for variant in dict.fromkeys(variant for by_variant in results.values() for variant in by_variant):
         abouts = {task: results[task][variant] for task in tasks if variant in results[task]}
-        evaluated = {model for about in abouts.values() for model in models_of(about)}
-        for model in (model for model in (*SCORED_MODELS, *NEWCOMERS) if model in evaluated):
+        models = models_of(next(iter(abouts.values())))
+        if any(models_of(about) != models for about in abouts.values()):  # one model on some task, and two on another
+            found = {model for about in abouts.values() for model in evaluated(about)}
+            models = {model: model for model in (*SCORED_MODELS, *NEWCOMERS) if model in found}
+        for name, model in models.items():
             numbers = {
                 task: number_of(abouts[task], metric, model, data, average, choice) if task in abouts else None
                 for task in tasks
@@ -211,10 +276,11 @@ def over_tasks(
             rows.append(
                 TaskRow(
                     variant,
-                    model,
+                    name,
                     numbers,
                     average=float(np.mean(means)) if whole else None,
                     std=float(np.std(means, ddof=1)) if whole and len(tasks) > 1 else None,
+                    about=_changes(abouts.values()),
                 )
             )
     return OverTasks(infos[metric], data, average, choice, tasks, tuple(rows))

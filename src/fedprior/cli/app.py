@@ -1,7 +1,8 @@
-"""The program itself: what its commands share, how it shows progress, and how it ends."""
+"""The program itself: what its commands share, how it speaks, and how it ends."""
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -12,13 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import click
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
-from fedprior.errors import FedpriorError
+from fedprior.errors import FedpriorError, printable
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars
-
     from fedprior.report.tables import Table
 
 app = typer.Typer(
@@ -61,14 +60,19 @@ CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Least time betwee
 
 def assignments(settings: list[str] | None) -> dict[str, Any]:
     """What ``--set`` was given, by key."""
-    from fedprior.study.settings import parse_assignment
+    from fedprior.study.assignment import parse_assignment
 
     return dict(parse_assignment(text) for text in settings or [])
 
 
 def warn(text: str) -> None:
     """Tell what is valid but may not be meant."""
-    err.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
+    tell("warning", "yellow", text)
+
+
+def tell(what: str, style: str, text: str) -> None:
+    """Say something on stderr. Names in it may come from anywhere: they are neither markup nor control the terminal."""
+    err.print(Text.assemble((f"{what}:", style), f" {printable(text)}"), soft_wrap=True, highlight=False)
 
 
 def print_table(table: Table) -> None:
@@ -78,9 +82,14 @@ def print_table(table: Table) -> None:
     out.print(rich_table(table))
 
 
-def print_line(text: str) -> None:
+def print_line(text: str, style: str = "") -> None:
     """Print a line as it is."""
-    out.print(escape(text), soft_wrap=True, highlight=False)
+    out.print(Text(printable(text, keep="\n"), style), soft_wrap=True, highlight=False)
+
+
+def command_line() -> str:
+    """The command that is being run, as it could be given again."""
+    return shlex.join(["fedprior", *sys.argv[1:]])
 
 
 @contextmanager
@@ -103,30 +112,6 @@ def stoppable() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def progress_bars() -> Bars:
-    """Bars with a name, a count, a remark and times; where none was shown, nothing is left behind."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    class QuietBars(Bars):
-        def stop(self) -> None:
-            if self.task_ids:
-                super().stop()
-            else:
-                self.live.transient = True
-                self.live.stop()
-
-    return QuietBars(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("[bold]{task.fields[remark]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=err,
-    )
-
-
 @app.callback(invoke_without_command=True)
 def _version(
     context: typer.Context,
@@ -146,7 +131,7 @@ def main() -> NoReturn:
         code = app(standalone_mode=False) or 0
     except (FedpriorError, OSError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        err.print(f"[red]error:[/red] {escape(' '.join(text.splitlines()))}", soft_wrap=True, highlight=False)
+        tell("error", "red", " ".join(text.splitlines()))
         code = 2
     if code == STOPPED:
         err.print("stopped; the same command with --resume goes on from here", soft_wrap=True)

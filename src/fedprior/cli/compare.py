@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from fedprior.cli.app import Json, Metric, RoundChoice, app, out, print_line, warn
+from fedprior.cli.table import Rows
 from fedprior.errors import unknown
 
 
@@ -23,6 +24,7 @@ def compare(
     model: Annotated[str, typer.Option(help="Which models are compared: personal or global.")] = "personal",
     at: RoundChoice = "last",
     metric: Metric = "accuracy",
+    rows: Rows = None,
     format: Annotated[str, typer.Option(help="text, markdown, latex, html or csv (csv holds every number).")] = "text",
     plot: Annotated[Path | None, typer.Option(help="Draw every client's differences into this file.")] = None,
     as_json: Json = False,
@@ -42,6 +44,8 @@ def compare(
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     results = Results.read(*folders)
+    if rows:
+        results = results.only(rows)
     comparison = results.compare(against=against, model=model, choice=at, metric=metric, warn=warn)
     if plot is not None:
         figures.client_differences(comparison, plot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import sys
 from datetime import timedelta
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.markup import escape
 
-from fedprior.cli.app import STOPPED, err, print_line, print_table, progress_bars, stoppable, warn
+from fedprior.cli.app import STOPPED, command_line, print_line, print_table, stoppable, tell, warn
+from fedprior.cli.progress import progress as progress_of
 from fedprior.errors import FedpriorError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def conduct(
     if stopped:
         raise typer.Exit(STOPPED)
     for text in results.diverged:
-        err.print(f"[red]diverged:[/red] {escape(text)}", soft_wrap=True)
+        tell("diverged", "red", text)
     if results.records or as_json:
         report(study, results, folder, metric, as_json)
     if results.diverged:
@@ -74,7 +75,7 @@ def conduct(
 
 def _run(study: Study, folder: Path, workers: int, options: dict[str, Any]) -> tuple[Results, bool]:
     with contextlib.ExitStack() as stack:
-        should_stop, bars = stack.enter_context(stoppable()), stack.enter_context(progress_bars())
+        should_stop, bars = stack.enter_context(stoppable()), stack.enter_context(progress_of(len(study.cells())))
         executor = None
         if workers > 1:
             from fedprior.study.workers import Pool
@@ -95,7 +96,8 @@ def _run(study: Study, folder: Path, workers: int, options: dict[str, Any]) -> t
                 bars.update(bar[key], completed=progress.round, remark=remark)
 
         try:
-            results = study.run(folder, watch=watch, warn=warn, should_stop=should_stop, executor=executor, **options)
+            given = {"executor": executor, "command": command_line(), **options}
+            results = study.run(folder, watch=watch, warn=warn, should_stop=should_stop, **given)
         except FedpriorError:
             for shown in bar.values():
                 bars.remove_task(shown)
@@ -127,17 +129,22 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
     """Write the summaries and pictures of all tasks, and print the tables or everything as JSON."""
     from fedprior.engine.metrics import METRICS
     from fedprior.files import write_text
-    from fedprior.report import layouts
+    from fedprior.report.untested import untested_runs
 
     of_classes = metric in METRICS and METRICS.find(metric).info.per_class
+    untested = untested_runs(results.records, "accuracy" if of_classes else metric)
+    results = dataclasses.replace(results, records=[record for record in results.records if record.is_tested])
     summaries: dict[str, Any] = {}
     for task in study.tasks:
         budget = task.protocol.budget
         about = {"rounds": task.protocol.rounds} if budget is None else {"budget": budget.model_dump()}
         summaries[task.name] = {"task": task.name, **about, "diverged": results.diverged, "results": {}}
+        if task.name in untested:
+            summaries[task.name] |= {"tested": False, "validation": untested[task.name].validation}
     for name, rows in results.summary(warn).items():
         summaries[name]["results"] = rows
-        results.curves("accuracy" if of_classes else metric, name, folder / name / "curves.png")
+        diverged = [cell.variant for cell in study.cells() if cell.task == name] if results.diverged else []
+        results.curves("accuracy" if of_classes else metric, name, folder / name / "curves.png", diverged)
     texts = {name: json.dumps(summary, indent=1) for name, summary in summaries.items()}
     for name, text in texts.items():
         write_text(folder / name / "summary.json", text + "\n")
@@ -145,9 +152,10 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
         text = next(iter(texts.values())) if len(texts) == 1 else json.dumps(summaries, indent=1)
         sys.stdout.write(text + "\n")
         return
-    for name, summary in summaries.items():
-        if summary["results"]:
-            print_table(layouts.run_table(name, summary["results"], "last", metric))
-            print_line(f"curves: {folder / name / 'curves.png'}    records: {folder / name}")
-    if len(texts) > 1 and not of_classes:
+    for runs in untested.values():
+        print_line(f"{runs.text}    records: {folder / runs.task}")
+    for name, table in results.tables(metric=metric).items():
+        print_table(table)
+        print_line(f"curves: {folder / name / 'curves.png'}    records: {folder / name}")
+    if sum(bool(summary["results"]) for summary in summaries.values()) > 1 and not of_classes:
         print_table(results.table(metric=metric))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Annotated, Any
 
 import typer
 
-from fedprior.cli.app import app, print_line, print_table
+from fedprior.cli.app import Json, app, print_line, print_table
 
 
 @app.command()
@@ -14,18 +16,20 @@ def methods(
     name: Annotated[
         str | None, typer.Argument(metavar="[METHOD]", help="Show one method's defaults and sources.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
-    """List the methods with what they cost, or show one's defaults and where they come from."""
+    """List the methods with what they cost, or show one's settings: what they mean, and where their defaults come from."""
     if name is None:
-        _list()
+        _list(as_json)
     else:
-        _show(name)
+        _show(name, as_json)
 
 
-def _show(name: str) -> None:
+def _show(name: str, as_json: bool) -> None:
     from fedprior.core.hyper import hypers
     from fedprior.methods import METHODS, make
-    from fedprior.report.listings import sources_table
+    from fedprior.report.listings import settings_table
+    from fedprior.wrappers import WRAPPERS
 
     method: Any = make(name)
     preset = METHODS.find(name).preset
@@ -34,22 +38,47 @@ def _show(name: str) -> None:
         value = getattr(method, key)
         if value is None and hasattr(method, "switch"):
             value = method.switch(key)
-        rows.append((key, value, "the method's name" if key in preset else about.source))
-    print_table(sources_table(f"{name}: {method.paper}", ("setting", "default"), rows))
+        rows.append((key, value, about.meaning, "the method's name" if key in preset else about.source))
+    defaults = {**{key: wrapper.default for key, wrapper in WRAPPERS.items()}, **method.wrapper_defaults}
+    around = [(key, defaults[key], of.about.meaning, of.about.source) for key, of in WRAPPERS.items()]
+    if as_json:
+        named = {
+            part: {
+                key: {"default": _plain(value), "meaning": meaning, "source": why} for key, value, meaning, why in of
+            }
+            for part, of in (("settings", rows), ("wrappers", around))
+        }
+        shown = {"method": name, "paper": method.paper, "participation": list(method.participation)}
+        sys.stdout.write(json.dumps({**shown, **named}, indent=1) + "\n")
+        return
+    print_table(settings_table(f"{name}: {method.paper}", rows))
+    print_table(settings_table("around it, as around any method", around))
     print_line(f"participation: {' or '.join(method.participation)} (the first is the default)")
 
 
-def _list() -> None:
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _list(as_json: bool) -> None:
     from dataclasses import asdict
 
-    from fedprior.data.view import SAMPLES_PER_STEP
+    from fedprior.core.batch import SAMPLES_PER_STEP
     from fedprior.engine.cost import SAMPLES, measure
     from fedprior.methods import METHODS, make
     from fedprior.report.listings import methods_table
 
     made = {name: make(name) for name in METHODS}
+    costs = {name: asdict(measure(method.algorithm())) for name, method in made.items()}
+    if as_json:
+        every = {
+            name: {"paper": method.paper, "participation": list(method.participation), "cost": costs[name]}
+            for name, method in made.items()
+        }
+        sys.stdout.write(json.dumps(every, indent=1) + "\n")
+        return
     table = methods_table(
-        {name: asdict(measure(method.algorithm())) for name, method in made.items()},
+        costs,
         {name: method.participation[0] for name, method in made.items()},
         {name: method.paper for name, method in made.items()},
         samples=SAMPLES,

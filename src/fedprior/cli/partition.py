@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedprior.cli.app import Settings, TaskName, app, assignments, out, print_line
+from fedprior.cli.app import Settings, TaskName, app, assignments, print_line, print_table
 
 
 @app.command()
@@ -20,13 +20,12 @@ def partition(
     as_json: Annotated[bool, typer.Option("--json", help="Print the statistics as one JSON object.")] = False,
 ) -> None:
     """Show how a task's data is divided among its clients."""
-    from rich.table import Table as RichTable
-
     from fedprior.data.partitions import split_source, statistics
-    from fedprior.data.sources import load
     from fedprior.errors import unknown
     from fedprior.files import replace_file
     from fedprior.report.partitions import picture
+    from fedprior.report.tables import Table
+    from fedprior.study.data_file import open_source
     from fedprior.study.settings import is_task_key, read, settable
 
     changes = assignments(settings)
@@ -34,17 +33,17 @@ def partition(
         if not is_task_key(key):
             raise unknown("key", key, settable())
     file = read(task, changes)
-    source = load(file.task.data.source, normalize=file.task.data.normalize)
+    source = open_source(file.task.data)
     parts = split_source(source, file.task.partition)
     numbers = statistics(parts, source.n_classes)
     if plot is not None:
-        replace_file(plot, lambda p: picture(parts, source.n_classes, p, file.task.name))
+        title = f"{file.task.name}, {file.task.partition['kind']}"
+        replace_file(plot, lambda p: picture(parts, source.n_classes, p, title, source.class_names))
     if as_json:
         sys.stdout.write(json.dumps(numbers, indent=1) + "\n")
         return
-    table = RichTable("", "value", title=f"{file.task.name}: {file.task.partition['kind']}", title_justify="left")
-    for key, value in numbers.items():
-        table.add_row(key.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:.3f}")
-    out.print(table)
+    rows = [(key, f"{value:,}" if isinstance(value, int) else f"{value:.3f}") for key, value in numbers.items()]
+    body = tuple((key.replace("_", " "), text) for key, text in rows)
+    print_table(Table(f"{file.task.name}: {file.task.partition['kind']}", "", ("", "value"), body, left=1))
     if plot is not None:
         print_line(f"picture: {plot}")

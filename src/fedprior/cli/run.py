@@ -38,7 +38,7 @@ def run(
             *("--method", "-m"),
             metavar="NAME[:KEY=VALUE,...]",
             help="A row of the table: a method (see `fedprior methods`) and what it changes, or all: those that are "
-            "defined for the model. May be repeated. Default: fedavg, pfedme, mh.",
+            f"defined for the model. May be repeated. Default: {', '.join(DEFAULT_METHODS)}, and local beside them.",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of independent runs per row: seeds 0, 1, ...")] = 1,
@@ -110,7 +110,8 @@ def run(
 
 def _budget(text: str) -> dict[str, Any]:
     """The assignment that ``--budget KIND=N`` stands for."""
-    from fedprior.study.settings import Budget, parse_assignment
+    from fedprior.study.assignment import parse_assignment
+    from fedprior.study.settings import Budget
 
     kind, equals, _ = text.partition("=")
     if not equals:

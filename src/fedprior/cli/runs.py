@@ -46,18 +46,21 @@ def _standing(run: RunFolder, below: Path) -> dict[str, Any]:
     from fedprior.records.schema import Status
 
     where = str(run.path.relative_to(below))
+    about: dict[str, Any] = dict.fromkeys(("task", "row", "seed", "round", "rounds"), "?")
     try:
+        config = run.config["run"]
+        about |= {"task": config["task"]["name"], "row": config["variant"]["name"], "seed": config["seed"]}
+        about |= {"rounds": config["protocol"]["rounds"], "round": run.status[1]}
         record = run.record()
-        task, row, seed, rounds = record.task, record.variant, record.seed, record.config["run"]["protocol"]["rounds"]
-    except (FedpriorError, KeyError, TypeError, ValueError) as error:
-        unknown = dict.fromkeys(("task", "row", "seed", "round", "rounds"), "?")
-        return {**unknown, "status": "damaged", "folder": where, "note": str(error)}
+    except FedpriorError as error:
+        return {**about, "status": "damaged", "folder": where, "note": str(error)}
     status, by = record.status.value, holder(run.path)
     if record.status is Status.RUNNING and by is None:
         status = "interrupted"
     note = f"by {by}" if by else "--resume goes on with it" if status in ("interrupted", "stopped") else ""
-    at = (
-        max([record.round, *(r.round for r in record.rows)]) if by else record.round
-    )  # the status is as of its last change
-    about = {"task": task, "row": row, "seed": seed, "round": at, "rounds": rounds}
+    if by:  # the status is as of its last change
+        about["round"] = max([record.round, *(row.round for row in record.rows)])
+    made = record.provenance or ()
+    about |= {"begun": made[0].begun, "ended": made[-1].ended, "commands": [s.command for s in made]} if made else {}
+    about |= {"seconds": record.seconds}
     return {**about, "status": "running" if by else status, "folder": where, "note": note}

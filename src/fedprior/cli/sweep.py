@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from fedprior.cli.app import (
     STOPPED,
@@ -18,14 +17,15 @@ from fedprior.cli.app import (
     TaskName,
     app,
     assignments,
+    command_line,
     err,
-    out,
     print_line,
     print_table,
-    progress_bars,
     stoppable,
+    tell,
     warn,
 )
+from fedprior.cli.progress import progress as progress_of
 from fedprior.errors import FedpriorError
 
 if TYPE_CHECKING:
@@ -57,9 +57,7 @@ def sweep(
     ] = Path("sweeps"),
     picture: Annotated[
         Path | None,
-        typer.Option(
-            "--parallel", metavar="FILE", help="Where the parallel-coordinates picture goes (default: in OUT)."
-        ),
+        typer.Option("--parallel", metavar="FILE", help="Where the picture of all settings goes (default: in OUT)."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -93,12 +91,12 @@ def sweep(
     picture = picture or place / "parallel.png"
     summaries = {
         name: {
-            **summarize_sweep(study.outcomes(name)),
+            **summarize_sweep(study.outcomes(name), bounds=_bounds(name)),
             "command": study.command(name, task, settings or [], rounds),
         }
         for name in study.candidates
     }
-    figures.parallel_coordinates(opened.name, summaries, f"{chosen_by}; seeds: {seeds}", picture)
+    figures.sweep_picture(opened.name, summaries, f"{chosen_by}; seeds: {seeds}", picture)
     everything: dict[str, Any] = {
         "task": opened.name,
         "seeds": study.seeds,
@@ -112,29 +110,36 @@ def sweep(
         sys.stdout.write(text)
     else:
         for name, of in summaries.items():
-            out.print(f"{opened.name}, {name}: {chosen_by}", style="bold", highlight=False)
+            print_line(f"{opened.name}, {name}: {chosen_by}", style="bold")
             print_table(layouts.sweep_table(of))
             if of["command"] is not None:
-                out.print(
+                at_end = " and ".join(of["at_end"])
+                print_line(
                     f"Chosen on validation samples, {opened.settings.validation:.0%} of the training samples; the test was "
-                    "not looked at. To train with the chosen setting on all training samples:",
-                    highlight=False,
+                    "not looked at. "
+                    + (f"A wider --grid of {at_end} may choose better, as the range ends there. " if at_end else "")
+                    + "To train with the chosen setting on all training samples:"
                 )
-                out.print(f"  {escape(of['command'])}\n", soft_wrap=True, highlight=False)
+                print_line(f"  {of['command']}\n")
         print_line(f"picture: {picture}    records: {place}")
     hopeless = [name for name, of in summaries.items() if of["chosen"] is None]
     for name in hopeless:
-        err.print(
-            f"[red]diverged:[/red] every setting of {name} diverged, so there is none to choose; try smaller steps",
-            soft_wrap=True,
-        )
+        tell("diverged", "red", f"every setting of {name} diverged, so there is none to choose; try smaller steps")
     if hopeless:
         raise typer.Exit(1)
 
 
+def _bounds(name: str) -> dict[str, tuple[float | None, float | None]]:
+    """The least and the most that the settings of a method can be."""
+    from fedprior.core.hyper import hypers
+    from fedprior.methods import METHODS
+
+    return {key: (about.least, about.most) for key, about in hypers(METHODS.find(name).cls).items()}
+
+
 def _try_all(study: Sweep, folder: Path) -> bool:
     """Run all cells with a bar per method; False if it was stopped."""
-    with stoppable() as should_stop, progress_bars() as bars:
+    with stoppable() as should_stop, progress_of(len(study.candidates)) as bars:
         bar = {name: bars.add_task(name, total=len(own), remark="") for name, own in study.candidates.items()}
 
         def watch(cell: Cell, progress: Progress | None) -> None:
@@ -146,7 +151,9 @@ def _try_all(study: Sweep, folder: Path) -> bool:
             bars.update(bar[name], completed=count, remark="")
 
         try:
-            return study.try_all(folder, watch=watch, done=done, warn=warn, should_stop=should_stop)
+            return study.try_all(
+                folder, watch=watch, done=done, warn=warn, should_stop=should_stop, command=command_line()
+            )
         except KeyboardInterrupt:  # the second Ctrl-C
             return False
         except FedpriorError:

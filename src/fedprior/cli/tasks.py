@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Annotated, Any
 
 import typer
 
-from fedprior.cli.app import app, print_table
+from fedprior.cli.app import Json, app, print_table
 
 
 @app.command()
 def tasks(
     name: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Show one task whole, with its sources.")] = None,
+    as_json: Json = False,
 ) -> None:
     """List the tasks, or show one with where each of its values comes from."""
     from fedprior.report.listings import sources_table, tasks_table
@@ -19,10 +22,16 @@ def tasks(
 
     if name is None:
         files = [read(task) for task in task_names()]
+        if as_json:
+            sys.stdout.write(json.dumps({file.task.name: file.plain() for file in files}, indent=1) + "\n")
+            return
         rows = [(f.task.name, f.protocol.rounds, f.protocol.aggregated, f.protocol.batch, f.task.about) for f in files]
         print_table(tasks_table(rows))
         return
     file = read(name)
+    if as_json:
+        sys.stdout.write(json.dumps(file.plain(), indent=1) + "\n")
+        return
     values = {key: value for key, value in file.plain().items() if key not in ("why", "about", "name", "method")}
     print_table(
         sources_table(

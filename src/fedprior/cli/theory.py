@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedprior.cli.app import app, err, out, print_line
+from fedprior.cli.app import app, err, print_line, print_table
+from fedprior.cli.progress import progress
 
 if TYPE_CHECKING:
     from fedprior.reproduce.rate import Table
@@ -42,8 +43,15 @@ def theory(
     from fedprior.reproduce import pictures
     from fedprior.reproduce import theory as numbers
 
-    with jax.enable_x64(True):
-        measured = numbers.measure(lambda text: err.print(text, highlight=False), seeds, quick)
+    with jax.enable_x64(True), progress() as bars:
+        part = bars.add_task("theory", total=1, remark="")
+
+        def watch(text: str) -> None:
+            err.print(text, highlight=False)
+            bars.update(part, remark=text)
+
+        measured = numbers.measure(watch, seeds, quick)
+        bars.update(part, completed=1, remark="")
         paths = pictures.draw(measured, folder)
     tables = measured.tables()
     for key, title in TITLES.items():
@@ -53,17 +61,13 @@ def theory(
 
 
 def _print(title: str, rows: Table) -> None:
-    from rich import box
-    from rich.table import Table as RichTable
+    from fedprior.report.tables import Table as Printed
 
-    if not rows:
-        return
-    shown = RichTable(title=title, title_justify="left", box=box.SIMPLE)
-    for name, value in rows[0].items():
-        shown.add_column(name, justify="left" if isinstance(value, str) else "right")
-    for row in rows:
-        shown.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
-    out.print(shown)
+    if rows:
+        texts = [isinstance(value, str) for value in rows[0].values()]
+        body = tuple(tuple(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()) for row in rows)
+        print_table(Printed(title, "", tuple(rows[0]), body, left=[*texts, False].index(False)))
+        print_line("")
 
 
 def _finite(value: Any) -> Any:

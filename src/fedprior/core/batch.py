@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol
 import jax.numpy as jnp
 from jax import Array
 
+SAMPLES_PER_STEP = 128  # of a pass over everything that a client has
+
 
 class Batch(NamedTuple):
     """Samples with a mask, so that a short batch has the shape of a full one."""

@@ -1,6 +1,6 @@
-"""A hyper-parameter is one line: its default, where that comes from, what a sweep tries, what is valid, what does nothing.
+"""A hyper-parameter is one line: its default, where that comes from, what it means, what a sweep tries, what is valid.
 
-lam: float = hyper(15.0, "PRIOR's released scripts", sweep=(15.0, 30.0, 60.0), least=0, inert=0)
+lam: float = hyper(15.0, "PRIOR's released scripts", sweep=(15.0, 30.0, 60.0), least=0, inert=0, meaning="the pull to w")
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
+
+# What most methods have.
+STEPS = "local steps of a client in a round, each on a batch"
+STEP_SIZE = "size of the local steps"
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Hyper:
     objects: type | None = None  # what may be given in place of a name
     inert: float | None = None  # the value at which it switches its part off
     needs: tuple[str, Callable[[Any], bool]] | None = None  # without what it has no effect, and whether that is there
+    meaning: str = ""  # what it does, in words
 
     def valid(self, value: Any) -> str | None:
         """What would be valid, or None where the value is."""
@@ -73,6 +78,7 @@ def hyper(
     objects: type | None = None,
     inert: float | None = None,
     needs: tuple[str, Callable[[Any], bool]] | None = None,
+    meaning: str = "",
 ) -> Any:
     """Declare a field of a :class:`~fedprior.core.method.Method`; see :class:`Hyper` for what each argument says.
 
@@ -86,7 +92,7 @@ def hyper(
     Traceback (most recent call last):
     fedprior.errors.FedpriorError: Pulled: mu = -1.0 is not valid; it must be a finite number of at least 0
     """
-    about = Hyper(source, tuple(sweep), least, above, most, below, choices, objects, inert, needs)
+    about = Hyper(source, tuple(sweep), least, above, most, below, choices, objects, inert, needs, meaning)
     return eqx.field(default=default, metadata={"hyper": about})
 
 

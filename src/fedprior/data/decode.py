@@ -54,8 +54,10 @@ def words(text: str) -> list[str]:
     return re.findall(r"[\w']+|[.,!?;]", text.lower())
 
 
-def tokens(texts: Sequence[str], glove: Path) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Turn texts into ids [n, TOKENS] and the vectors [V, d] of their words, read from a file of GloVe vectors.
+def tokens(
+    texts: Sequence[str], glove: Path
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.str_]]:
+    """Turn texts into ids [n, TOKENS], and the vectors [V, d] and the names of their words, from a file of GloVe vectors.
 
     Ids start at 2 with the most frequent word; 0 fills a short text up and 1 stands for a word without a vector.
     """
@@ -65,7 +67,8 @@ def tokens(texts: Sequence[str], glove: Path) -> tuple[npt.NDArray[np.int32], np
     known = sorted(counts, key=lambda word: (-counts[word], word))
     x = token_ids(texts, {word: i for i, word in enumerate(known, start=2)})
     width = len(next(iter(vectors.values())))
-    return x, np.stack([np.zeros(width, np.float32)] * 2 + [vectors[word] for word in known])
+    table = np.stack([np.zeros(width, np.float32)] * 2 + [vectors[word] for word in known])
+    return x, table, np.array(known, np.str_)
 
 
 def token_ids(texts: Sequence[str], ids: Mapping[str, int]) -> npt.NDArray[np.int32]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedprior.data.partitions.base import Partition, check, hold_out
+from fedprior.data.preparation import Preparation
 from fedprior.data.sources import Source
 from fedprior.errors import FedpriorError
 from fedprior.files import digest
@@ -42,6 +43,7 @@ class Federation:
     names: tuple[int | str, ...] | None = None  # [N] what their owners call them; None: by their numbers
     class_names: tuple[int | str, ...] | None = None  # [C] what the labels are called; None: 0, 1, ...
     split: str = ""  # fingerprint of who holds which sample for training, validation or test
+    preparation: Preparation = field(default_factory=Preparation)  # how a sample as its owner has it becomes one of x
     _placed: dict[Any, Samples] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -58,6 +60,11 @@ class Federation:
     def ids(self) -> tuple[int | str, ...]:
         """What the clients are called [N], in records and by users. Randomness depends on their numbers, not on this."""
         return tuple(self.numbers.tolist()) if self.names is None else self.names
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether any client has test samples."""
+        return bool(np.sum(self.test.size))
 
     @property
     def classes(self) -> tuple[int | str, ...]:
@@ -110,6 +117,7 @@ def federate(
         names=_named(partition, clients),
         class_names=source.class_names,
         split=digest(partition.fingerprint, repr((validation, seed) if validation else None)),
+        preparation=source.preparation,
     )
 
 

@@ -5,6 +5,7 @@ them in the mathematics.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,12 @@ def client_ids(who: npt.NDArray[Any]) -> list[int | str]:
     return ids
 
 
-def named_labels(y: npt.ArrayLike, n_classes: int | None) -> tuple[npt.NDArray[np.int32], tuple[int | str, ...] | None]:
+def named_labels(
+    y: npt.ArrayLike, n_classes: int | None, place: Callable[[int], str] = lambda k: f"sample {k}"
+) -> tuple[npt.NDArray[np.int32], tuple[int | str, ...] | None]:
     """Labels as numbers from 0, and what 0, 1, ... are called; None where the labels are such numbers already.
+
+    ``place``: what the k-th label is called in an error.
 
     >>> named_labels(["ill", "well", "ill"], None)
     (array([0, 1, 0], dtype=int32), ('ill', 'well'))
@@ -75,7 +80,7 @@ def named_labels(y: npt.ArrayLike, n_classes: int | None) -> tuple[npt.NDArray[n
     if len(names) > 1 and names[-1] > max(FAR, 10 * len(names)):
         at = int(np.argmax(labels))
         raise FedpriorError(
-            f"label {names[-1]} of sample {at} is far from the others ({json.dumps(names[:-1][:5].tolist())[1:-1]}, ...); "
+            f"label {names[-1]} of {place(at)} is far from the others ({json.dumps(names[:-1][:5].tolist())[1:-1]}, ...); "
             "correct it, or give labels as texts if it is meant"
         )
     return (labels, None) if names[0] == 0 else (numbers.astype(np.int32), tuple(names.tolist()))

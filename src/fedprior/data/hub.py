@@ -34,6 +34,7 @@ Arrays = dict[str, Array]
 Digests = dict[str, str]
 
 LAYOUT = 1  # part of every cache key: raise it when decoding changes
+WORDS = "words"  # what the tokens of texts stand for; entries were kept without it at first
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def read(name: str, spec: Spec, root: Path | None) -> tuple[Arrays, Digests]:
     origin += [] if glove is None else [file_digest(glove)]
     entry = cache / f"{name}-{digest(str(LAYOUT), *origin)[:20]}"
     kept = _read_entry(entry)
-    if kept is not None:
+    if kept is not None and (glove is None or WORDS in kept[0]):
         return kept
     with _tables(spec, folder, files) as tables:
         parts = {split: tables[split] for split in spec.splits if split in tables}
@@ -84,8 +85,15 @@ def read(name: str, spec: Spec, root: Path | None) -> tuple[Arrays, Digests]:
 
 
 def array_digests(arrays: Arrays) -> Digests:
-    """The digest of each array, which enter a source's fingerprint."""
+    """The digest of each array."""
     return {name: array_digest(array) for name, array in arrays.items()}
+
+
+def fingerprint(name: str, how: str | None, digests: Digests) -> str:
+    """What tells a source's samples and their preparation from others. The words say no more than their vectors do, and runs
+    from before they were kept must go on.
+    """
+    return digest(name, str(how), json.dumps({k: v for k, v in digests.items() if k != WORDS}, sort_keys=True))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -177,7 +185,7 @@ def _decode(parts: Mapping[str, Any], spec: Spec, glove: Path | None, where: str
     for written, label in spec.relabel.items():
         arrays["y"] = np.where(arrays["y"] == written, label, arrays["y"])
     if glove is not None:
-        arrays["x"], arrays["vectors"] = tokens(_column(tables, spec.content, where).tolist(), glove)
+        arrays["x"], arrays["vectors"], arrays[WORDS] = tokens(_column(tables, spec.content, where).tolist(), glove)
     else:
         arrays["x"] = np.concatenate([pixels(t[spec.content], len(t), spec.shape, where) for t in tables])
     if len(tables) > 1:

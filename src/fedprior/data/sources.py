@@ -27,7 +27,7 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from fedprior.data import hub
 from fedprior.data.decode import numbered
 from fedprior.data.given import as_numbers, client_ids, named_labels
 from fedprior.data.hub import Array, Arrays, Digests, Spec
+from fedprior.data.preparation import Preparation, Stage
 from fedprior.errors import FedpriorError
 from fedprior.files import array_digest, digest
 from fedprior.registry import Registry
@@ -61,12 +62,13 @@ class Source:
     class_names: tuple[int | str, ...] | None = (
         None  # what the labels 0, 1, ... are called, where they are no such numbers
     )
+    preparation: Preparation = field(default_factory=Preparation)  # how a sample as its owner has it becomes one of x
 
 
 # --- pixels to numbers ------------------------------------------------------------------------------------------------
 
 
-def _standardize(raw: Array, axis: int | None) -> npt.NDArray[np.float32]:
+def _standardize(raw: Array, axis: int | None) -> tuple[Stage, ...]:
     n = raw.shape[0] if axis == 0 else raw.size
     total = raw.sum(axis, dtype=np.int64)
     flat = raw.reshape(len(raw), -1)
@@ -74,29 +76,23 @@ def _standardize(raw: Array, axis: int | None) -> npt.NDArray[np.float32]:
     square = squares.reshape(raw.shape[1:]) if axis == 0 else squares.sum()
     mean = total / n
     std = np.sqrt(np.maximum(square / n - mean**2, 0.0))
-    x: npt.NDArray[np.float32] = np.subtract(raw, mean, dtype=np.float32)
-    x /= np.asarray(std + 0.001, np.float32)
-    return x
+    return ((np.asarray(mean, np.float32), np.asarray(std + 0.001, np.float32)),)
 
 
-def _unit(raw: Array, white: int) -> npt.NDArray[np.float32]:
-    return np.divide(raw, np.float32(white), dtype=np.float32)
+def _unit(white: int) -> Stage:
+    return np.asarray(0, np.float32), np.asarray(white, np.float32)
 
 
-def _half(raw: Array, white: int) -> npt.NDArray[np.float32]:
-    x = _unit(raw, white)
-    x -= 0.5
-    x /= 0.5
-    return x
+_HALF = np.asarray(0.5, np.float32)
 
-
-NORMALIZATIONS: Registry[Callable[[Array, int], npt.NDArray[np.float32]]] = Registry(
+# From the raw pixels and the value of white, what is subtracted from pixels and what they are divided by.
+NORMALIZATIONS: Registry[Callable[[Array, int], tuple[Stage, ...]]] = Registry(
     "normalization",
     {
         "pixel": lambda raw, _: _standardize(raw, 0),
         "scalar": lambda raw, _: _standardize(raw, None),
-        "half": _half,
-        "unit": _unit,
+        "half": lambda _, white: (_unit(white), (_HALF, _HALF)),
+        "unit": lambda _, white: (_unit(white),),
     },
 )
 
@@ -178,19 +174,24 @@ def load(name: str, *, normalize: str | None = None, root: Path | None = None) -
 
 def _normalized(name: str, raw: Arrays, digests: Digests, how: str | None, n_classes: int, white: int) -> Source:
     _check_labels(raw["y"], n_classes, len(raw["x"]))
-    x = raw["x"]
+    x, shape = raw["x"], raw["x"].shape[1:]
     if how is not None:
-        x = NORMALIZATIONS.find(how)(x, white)
-        x = x.reshape(len(x), -1) if x.ndim == 3 else x  # grey pictures become vectors
+        stages = NORMALIZATIONS.find(how)(x, white)
+        preparation = Preparation(stages, flatten=x.ndim == 3, shape=shape)  # grey pictures become vectors
+        x = preparation(x)
+    else:
+        words = tuple(raw[hub.WORDS].tolist())
+        preparation = Preparation(words=words, shape=shape, vectors=len(raw["vectors"]))
     return Source(
         name=name,
         x=x,
         y=raw["y"],
         n_classes=n_classes,
-        fingerprint=digest(name, str(how), json.dumps(digests, sort_keys=True)),
+        fingerprint=hub.fingerprint(name, how, digests),
         group=raw.get("group"),
         is_test=raw.get("is_test"),
         vectors=raw.get("vectors"),
+        preparation=preparation,
     )
 
 
@@ -264,6 +265,7 @@ def from_arrays(
         vectors=table,
         group_names=names,
         class_names=called,
+        preparation=Preparation(shape=samples.shape[1:], vectors=None if table is None else len(table)),
     )
 
 

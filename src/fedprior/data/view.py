@@ -11,13 +11,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.extend.core import get_opaque_trace_state
 
-from fedprior.core.batch import Batch
+from fedprior.core.batch import SAMPLES_PER_STEP, Batch
 from fedprior.core.random import scatter_bits
 from fedprior.data.federation import Samples
 from fedprior.errors import FedpriorError
 
 Acc = TypeVar("Acc")
-SAMPLES_PER_STEP = 128  # of a pass over everything that a client has
 
 
 def shuffled(position: Array, size: Array, seed: Array, rounds: int = 4) -> Array:

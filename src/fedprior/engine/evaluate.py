@@ -24,19 +24,20 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec as P
 
-from fedprior.core.batch import Batch
+from fedprior.core.batch import SAMPLES_PER_STEP, Batch
 from fedprior.core.method import Mixture, single
 from fedprior.core.problem import Problem
 from fedprior.core.random import Purpose, key_for
 from fedprior.core.vectors import Tree, Vector, row
 from fedprior.data.federation import Federation, Samples
-from fedprior.data.view import SAMPLES_PER_STEP, ClientData
+from fedprior.data.view import ClientData
 from fedprior.engine.engine import Engine
 from fedprior.engine.metrics import Metric, measured
 from fedprior.engine.placement import CLIENTS, Placement
 from fedprior.engine.round import State, client_model, evaluation_key, message
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
+from fedprior.models.classifier import log_probabilities
 from fedprior.records.schema import NEWCOMERS
 
 Sums = dict[str, dict[str, Tree]]  # model -> metric -> its statistic
@@ -84,6 +85,14 @@ class Evaluator:
         sent = state._replace(server=outbox, clients=(), cursor=())
         return self._model(arrays, train, sent, jnp.asarray(i, jnp.int32), row(state.clients, i))
 
+    def newcomer_model(self, state: State, i: int) -> Mixture:
+        """The personal model of the i-th newcomer after it joined, as it is scored."""
+        assert self.joining is not None
+        arrays, train, state = jax.device_get((self.engine.problem_arrays, self._held_out[0], state))
+        outbox = self.engine.algorithm_at(state.values).outbox(state.server)
+        sent = state._replace(server=outbox, clients=(), cursor=())
+        return self._join(arrays, train, sent, jnp.asarray(i, jnp.int32), jnp.asarray(self.joining.numbers[i]))
+
     # -- what lies on the devices, and the programs ------------------------------------------------------------------------
 
     @cached_property
@@ -128,6 +137,13 @@ class Evaluator:
             return self._personal(self.engine.rebuild(arrays), sent, train, i, client)
 
         return jax.jit(model)
+
+    @cached_property
+    def _join(self) -> Any:
+        def join(arrays: Any, train: Samples, sent: State, i: Array, number: Array) -> Mixture:
+            return self._joined(self.engine.rebuild(arrays), sent, train, i, number)
+
+        return jax.jit(join)
 
     def _seen(self, state: State) -> State:
         """The state as the devices see it."""
@@ -204,7 +220,7 @@ def measure(metrics: Mapping[str, Metric], problem: Problem, models: Mapping[str
     """Every metric's statistic of each model, summed over all of one client's samples."""
 
     def statistics(batch: Batch) -> Sums:
-        log_p = {model: log_probabilities(problem, mixture, batch) for model, mixture in models.items()}
+        log_p = {model: log_probabilities(problem, mixture, batch.x) for model, mixture in models.items()}
         return {
             model: {name: metric.statistic(p, batch) for name, metric in metrics.items()} for model, p in log_p.items()
         }
@@ -212,15 +228,6 @@ def measure(metrics: Mapping[str, Metric], problem: Problem, models: Mapping[str
     shapes = jax.eval_shape(lambda: statistics(data.batch(jnp.zeros((SAMPLES_PER_STEP,), jnp.int32))))
     start = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
     return data.fold(lambda sums, batch: jax.tree.map(jnp.add, sums, statistics(batch)), start)
-
-
-def log_probabilities(problem: Problem, mixture: Mixture, batch: Batch) -> Array:
-    """The logarithm of a mixture's class probabilities [B, C]."""
-    weights, models = mixture
-    parts = [
-        jnp.log(weights[m]) + jax.nn.log_softmax(problem.logits(row(models, m), batch.x)) for m in range(len(weights))
-    ]
-    return parts[0] if len(parts) == 1 else jax.nn.logsumexp(jnp.stack(parts), axis=0)
 
 
 def everything(samples: Samples, i: Array | int) -> ClientData:

@@ -11,14 +11,17 @@ import numpy as np
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedprior.core.method import Mixture
+from fedprior.data.preparation import Preparation
 from fedprior.errors import FedpriorError, first_line
 from fedprior.flower.messages import HELLO, ROUND, Greeting, Order, Presence, Receipt
 from fedprior.flower.programs import Programs, seed_data
 from fedprior.flower.site import Site, open_site
 from fedprior.flower.spec import Spec, open_spec
-from fedprior.flower.state import StateLost, Store
+from fedprior.flower.state import StateLost, Store, as_file_name
 from fedprior.flower.wire import from_record, to_record
 from fedprior.models.classifier import ModelBuilder
+from fedprior.models.saved import Predictor, output_names
 
 Load = Callable[[Mapping[str, Any]], Any]  # the node's configuration -> (x, y) or (x, y, is_test)
 log = logging.getLogger("flwr")
@@ -129,6 +132,7 @@ class LocalSite:
             if shared is not None:
                 shared = from_record(_arrays(content, "shared"), shared, "the server's global model")
             reply["sums"] = programs.score(train, test, client, down, shared, seed, t, i)
+            self._keep_model(order, programs.model(train, client, down, seed, t, i))
         if order.train:
             client, cursor, up, info = programs.local(train, client, cursor, down, seed, t, i)
             store.write(order.save, {"client": client, "cursor": cursor})
@@ -137,6 +141,29 @@ class LocalSite:
                 reply["up"] = up
         store.sweep(order.begin, order.save)
         return reply
+
+    def _keep_model(self, order: Order, mixture: Mixture) -> None:
+        """Write the personal model after a round where its owner finds it: ready for `fp.load` and ``fedprior predict``."""
+        import fedprior
+
+        problem, sites = self.programs(order.clients).problem, self.spec.sites
+        predictor = Predictor(
+            problem,
+            mixture,
+            Preparation(shape=tuple(sites.shape)),
+            tuple(sites.shape),
+            output_names(sites.classes, len(sites.classes)),
+            order.client,
+            {
+                "task": self.spec.file.task.name,
+                "row": self.row,
+                "seed": order.seed,
+                "round": order.round,
+                "versions": {"fedprior": fedprior.__version__},
+            },
+            self.spec.built,
+        )
+        predictor.save(self.folder / f"{as_file_name(order.client)}-{order.experiment}.safetensors")
 
 
 def _arrays(content: RecordDict, key: str) -> ArrayRecord:

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,10 @@ from fedprior.flower.wire import to_record
 from fedprior.models.classifier import ModelBuilder
 from fedprior.records import checkpoint
 from fedprior.records.lock import hold
-from fedprior.records.runs import RunFolder, column_names
-from fedprior.records.schema import Status, Times
+from fedprior.records.provenance import now
+from fedprior.records.reading import column_names
+from fedprior.records.runs import RunFolder
+from fedprior.records.schema import Session, Status, Times
 from fedprior.study.trial import Scores, Trial
 
 log = logging.getLogger("flwr")
@@ -111,6 +114,7 @@ def serve(grid: Grid, spec: Spec, options: Options, patience: Patience | None = 
 
     folder = Path(options.out) / spec.file.task.name / Variant.parse(options.row).name / str(options.seed)
     run = RunFolder(folder)
+    run.check_plain()
     with hold(folder):
         if run.exists and not options.resume:
             raise FedpriorError(f"{folder} already holds a run; resume it (resume=true), or choose another out")
@@ -174,7 +178,8 @@ class Server:
 
     def run_all(self, kept: dict[str, np.ndarray] | None) -> None:
         """Go through all rounds, from the beginning or from what a checkpoint kept."""
-        config, rounds = self.trial.config(), self.trial.program.rounds
+        config, rounds = {**self.trial.config(), "deployed": True}, self.trial.program.rounds
+        session = Session(now(), None, None, version("fedprior"))
         if kept is None:
             state = self.programs.start(seed_data(self.options.seed))
             self.run.begin(config)
@@ -185,6 +190,7 @@ class Server:
             # The scores of this round are asked for again: they ride on the messages of the next.
             self.run.rewind(int(state.round), column_names(config), lambda t, model, data: t < int(state.round))
             self.run.set_status(Status.RUNNING, int(state.round))
+        self.run.sign(session, None)  # which labels a site has is its own affair
         while True:
             begun, t = time.perf_counter(), int(state.round)
             ids = np.asarray(self.programs.choose(state, self.sizes)) if t < rounds else np.array([], np.int32)
@@ -196,10 +202,11 @@ class Server:
             self.run.append([], [], Times(t + 1, round(time.perf_counter() - begun, 6), 0.0))
             self._save(state)
         self.run.set_status(Status.FINISHED, rounds)
+        self.run.sign(session._replace(ended=now()), None)
 
     def _ask(self, state: State, ids: np.ndarray, is_last: bool) -> dict[str, Reply]:
         t, shared = int(state.round), self.programs.shared(state)
-        score = t > 0 and self.trial.is_due(t)
+        score = t > 0 and self.trial.schedule.is_due(t)
         orders: dict[str, tuple[Order, Callable[[], RecordDict]]] = {}
         for i, name in enumerate(self.ledger.names):
             drawn = i in ids

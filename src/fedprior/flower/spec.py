@@ -29,6 +29,7 @@ from fedprior.data.partitions import Partition
 from fedprior.errors import FedpriorError, one_line
 from fedprior.files import digest
 from fedprior.models.classifier import Classifier, ModelBuilder
+from fedprior.models.file import Built
 from fedprior.records.schema import plain
 from fedprior.study.program import Program
 from fedprior.study.settings import Strict, TaskFile, parse, read_toml
@@ -53,6 +54,7 @@ class Spec:
     sites: SiteSettings
     model: ModelBuilder
     digest: str  # of all that the two sides must agree on
+    built: Built | None = None  # what a registered model is built from; None: a model of the user's own
 
     def program(self, federation: Federation, row: str) -> Program:
         """The row's method on some federation of this task: that of all sites as the server sees it, or of a single one."""
@@ -105,7 +107,9 @@ def open_spec(path: Path | str, model: ModelBuilder | None = None) -> Spec:
         raise FedpriorError(f"{path}: '[model]' is missing; name one, or give a function that builds your own")
     file = parse({"model": {"name": "given"}, **everything}, f"task {path}")
     build = _registered(file, sites) if model is None else model
-    return Spec(file, sites, build, digest(repr(plain([file.plain(), sites.model_dump()]))))
+    options = {key: value for key, value in file.task.model.items() if key != "name"}
+    built = None if model is not None else Built(name=file.task.model["name"], options=options, vectors=None)
+    return Spec(file, sites, build, digest(repr(plain([file.plain(), sites.model_dump()]))), built)
 
 
 def _registered(file: TaskFile, sites: SiteSettings) -> ModelBuilder:

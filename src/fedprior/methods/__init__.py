@@ -102,7 +102,8 @@ def make(name: str, **settings: Any) -> Method:
 
 
 def _typed(method: str, key: str, value: Any, hint: Any) -> Any:
-    """Check a value against the field's type; a whole number may stand for a float."""
+    """Check a value against the field's type; a whole number may stand for a float, and NumPy's numbers for Python's."""
+    value = value.item() if isinstance(value, np.generic) else value
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

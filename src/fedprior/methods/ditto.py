@@ -12,7 +12,7 @@ from typing import ClassVar
 from jax import Array, lax
 
 from fedprior.core.batch import Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEPS, hyper
 from fedprior.core.method import Info, Method, Mixture, single
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Vector
@@ -30,9 +30,18 @@ class Ditto(Method):
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Li et al., ICML 2021"
 
-    R: int = hyper(20, "PRIOR, section 5", least=1)
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
-    lam: float = hyper(1.0, "Ditto's code: 1, among 0.1, 1, 2", sweep=(0.1, 1.0, 2.0), least=0, inert=0)
+    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    alpha: float = hyper(
+        0.01, "PRIOR, section 5", least=0, inert=0, meaning="step size, of the personal model and of the shared one"
+    )
+    lam: float = hyper(
+        1.0,
+        "Ditto's code: 1, among 0.1, 1, 2",
+        sweep=(0.1, 1.0, 2.0),
+        least=0,
+        inert=0,
+        meaning="how strongly the personal model is pulled towards the received one",
+    )
 
     def client(self, w0: Vector, key: Array) -> Vector:
         """v_i."""

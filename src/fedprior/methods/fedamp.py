@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fedprior.core.batch import Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEP_SIZE, hyper
 from fedprior.core.method import Info, Method, Mixture, single
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import (
@@ -54,14 +54,38 @@ class FedAMP(Method):
     paper: ClassVar[str] = "Huang et al., AAAI 2021"
     revision: ClassVar[int] = 2  # 2: no attention to clients never seen, and every cloud model is renewed
 
-    R: int = hyper(20, "PRIOR, section 5", least=1)
-    K: int = hyper(1, "1: fresh batches throughout; 5 is what PRIOR's cost table implies", least=1)
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
-    lam: float = hyper(1.0, "unknown for PRIOR: to be tuned", sweep=(0.1, 1.0, 5.0), least=0, inert=0)
-    sigma: float | None = hyper(None, "unknown for PRIOR: the median squared distance", above=0)
-    a: float | None = hyper(None, "unknown for PRIOR: see keep", above=0)
+    R: int = hyper(20, "PRIOR, section 5", least=1, meaning="batches that a client trains on in a round")
+    K: int = hyper(
+        1, "1: fresh batches throughout; 5 is what PRIOR's cost table implies", least=1, meaning="steps on each batch"
+    )
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
+    lam: float = hyper(
+        1.0,
+        "unknown for PRIOR: to be tuned",
+        sweep=(0.1, 1.0, 5.0),
+        least=0,
+        inert=0,
+        meaning="how strongly a client is pulled towards its cloud model",
+    )
+    sigma: float | None = hyper(
+        None,
+        "unknown for PRIOR: the median squared distance",
+        above=0,
+        meaning="squared distance over which attention between two models fades",
+    )
+    a: float | None = hyper(
+        None,
+        "unknown for PRIOR: see keep",
+        above=0,
+        meaning="step of the attention: how much clients take from each other",
+    )
     keep: float = hyper(
-        0.1, "the paper needs a self-weight of at least 0; ours: a tenth", sweep=(0.1, 0.5), least=0, most=1
+        0.1,
+        "the paper needs a self-weight of at least 0; ours: a tenth",
+        sweep=(0.1, 0.5),
+        least=0,
+        most=1,
+        meaning="least part of its own model that a client keeps in its cloud model",
     )
 
     def client(self, w0: Vector, key: Array) -> Vector:
@@ -126,11 +150,25 @@ class HeurFedAMP(FedAMP):
     25.0
     """
 
-    sigma: float | None = hyper(25.0, "to be tuned, between 10 and 100", sweep=(10.0, 25.0, 100.0), above=0)
-    a: float | None = hyper(None, "HeurFedAMP has no such step: see xi")
-    keep: float = hyper(FedAMP.keep, "HeurFedAMP keeps xi of a client's own model")
+    sigma: float | None = hyper(
+        25.0,
+        "to be tuned, between 10 and 100",
+        sweep=(10.0, 25.0, 100.0),
+        above=0,
+        meaning="how sharply attention prefers models in the same direction",
+    )
+    a: float | None = hyper(
+        None, "HeurFedAMP has no such step: see xi", meaning="without meaning here: xi takes its place"
+    )
+    keep: float = hyper(
+        FedAMP.keep, "HeurFedAMP keeps xi of a client's own model", meaning="without meaning here: xi takes its place"
+    )
     xi: float = hyper(
-        0.1, "one over the number of similar clients, oneself included; ten in the paper's tasks", least=0, most=1
+        0.1,
+        "one over the number of similar clients, oneself included; ten in the paper's tasks",
+        least=0,
+        most=1,
+        meaning="part of its own model that a client keeps in its cloud model",
     )
 
     def __check_init__(self) -> None:

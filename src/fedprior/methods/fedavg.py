@@ -11,7 +11,7 @@ import optax
 from jax import Array
 
 from fedprior.core.batch import Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEP_SIZE, STEPS, hyper
 from fedprior.core.method import Info, Method, Mixture, single
 from fedprior.core.optimize import OPTIMIZERS, Optimizer, local_steps
 from fedprior.core.problem import Problem
@@ -27,9 +27,11 @@ class FedAvg(Method):
 
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
 
-    R: int = hyper(20, "PRIOR, section 5", least=1)
-    alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0)
-    optimizer: Optimizer = hyper("sgd", choices=OPTIMIZERS, objects=optax.GradientTransformation)
+    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0, meaning=STEP_SIZE)
+    optimizer: Optimizer = hyper(
+        "sgd", choices=OPTIMIZERS, objects=optax.GradientTransformation, meaning="which optimizer takes the steps"
+    )
 
     def local(self, problem: Problem, client: Tree, down: Vector, data: Data, key: Array) -> tuple[Tree, Vector, Info]:
         """R steps from the received w; the optimizer starts afresh each round."""

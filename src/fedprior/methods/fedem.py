@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fedprior.core.batch import Batch, Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEP_SIZE, STEPS, hyper
 from fedprior.core.method import Info, Method, Mixture
 from fedprior.core.optimize import make_optimizer, optimize
 from fedprior.core.problem import Problem
@@ -38,10 +38,17 @@ class FedEM(Method):
     paper: ClassVar[str] = "Marfoq et al., NeurIPS 2021"
     revision: ClassVar[int] = 2  # 2: responsibilities without a logarithm of pi
 
-    M: int = hyper(3, "FedEM's code", least=1)
-    R: int = hyper(20, "PRIOR, section 5", least=1)
+    M: int = hyper(
+        3, "FedEM's code", least=1, meaning="learners that all clients share, each client mixing them in its own way"
+    )
+    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
     alpha: float = hyper(
-        0.01, "PRIOR, section 5; FedEM's code: 0.03 with decay", sweep=(0.01, 0.03, 0.1), least=0, inert=0
+        0.01,
+        "PRIOR, section 5; FedEM's code: 0.03 with decay",
+        sweep=(0.01, 0.03, 0.1),
+        least=0,
+        inert=0,
+        meaning=STEP_SIZE,
     )
 
     def check(self, problem: Problem, w0: Vector) -> None:

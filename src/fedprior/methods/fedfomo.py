@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fedprior.core.batch import Batch, Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEP_SIZE, STEPS, hyper
 from fedprior.core.method import Info, Method, Mixture, single
 from fedprior.core.optimize import local_steps
 from fedprior.core.problem import Problem
@@ -72,12 +72,33 @@ class FedFomo(Method):
     paper: ClassVar[str] = "Zhang et al., ICLR 2021"
     revision: ClassVar[int] = 2  # 2: measured from the model before training, as the authors' code does
 
-    R: int = hyper(20, "PRIOR, section 5", least=1)
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
-    M: int = hyper(8, "FedFomo's code; its README: 4 and 9", sweep=(2, 8, 16), least=0, inert=0)
-    fraction: float = hyper(0.2, "FedFomo's README", above=0, below=1)
-    eps: float = hyper(0.3, "FedFomo's code", least=0, most=1)
-    decay: float = hyper(0.05, "FedFomo's code", least=0, most=1)
+    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
+    M: int = hyper(
+        8,
+        "FedFomo's code; its README: 4 and 9",
+        sweep=(2, 8, 16),
+        least=0,
+        inert=0,
+        meaning="models of others that the server offers a client in a round",
+    )
+    fraction: float = hyper(
+        0.2,
+        "FedFomo's README",
+        above=0,
+        below=1,
+        meaning="part of the training samples on which offered models are judged",
+    )
+    eps: float = hyper(
+        0.3,
+        "FedFomo's code",
+        least=0,
+        most=1,
+        meaning="probability at first that an offered model is a random client's",
+    )
+    decay: float = hyper(
+        0.05, "FedFomo's code", least=0, most=1, meaning="how much less that probability is after each round"
+    )
 
     def client(self, w0: Vector, key: Array) -> Client:
         return Client(w0, w0)

@@ -115,18 +115,35 @@ class FedPAC(Method):
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Xu et al., ICLR 2023"
 
-    R: int = hyper(20, "PRIOR, section 5; FedPAC's code: 5 epochs", least=1)
-    R_head: int = hyper(5, "bounded, in place of the code's one epoch", least=1)
-    alpha: float = hyper(0.01, "PRIOR, section 5; FedPAC's code", least=0, inert=0)
-    alpha_head: float = hyper(0.1, "FedPAC's code", sweep=(0.01, 0.1), least=0, inert=0)
+    R: int = hyper(
+        20,
+        "PRIOR, section 5; FedPAC's code: 5 epochs",
+        least=1,
+        meaning="local steps of the feature extractor in a round",
+    )
+    R_head: int = hyper(
+        5, "bounded, in place of the code's one epoch", least=1, meaning="local steps of the head in a round"
+    )
+    alpha: float = hyper(
+        0.01, "PRIOR, section 5; FedPAC's code", least=0, inert=0, meaning="step size of the extractor"
+    )
+    alpha_head: float = hyper(
+        0.1, "FedPAC's code", sweep=(0.01, 0.1), least=0, inert=0, meaning="step size of the head"
+    )
     lam: float = hyper(
         0.01,
         "FedPAC's code: 1 for align = mean, which for 100 features is this",
         sweep=(0.01, 0.1, 1.0),
         least=0,
         inert=0,
+        meaning="how strongly features are pulled towards the global mean of their class",
     )
-    align: str = hyper("sum", "the paper: sum; FedPAC's code: mean", choices=("sum", "mean"))
+    align: str = hyper(
+        "sum",
+        "the paper: sum; FedPAC's code: mean",
+        choices=("sum", "mean"),
+        meaning="whether squared distances are summed over features or averaged",
+    )
 
     def check(self, problem: Problem, w0: Vector) -> None:
         """Refuse a model that is nothing but a head."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 from jax import Array
 
 from fedprior.core.batch import Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEP_SIZE, hyper
 from fedprior.core.method import Info
 from fedprior.core.optimize import local_steps
 from fedprior.core.problem import Problem
@@ -27,9 +27,14 @@ class FedProx(FedAvg):
 
     paper: ClassVar[str] = "Li et al., MLSys 2020"
 
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
     mu: float = hyper(
-        0.01, "FedProx, section 5: among 0.001, 0.01, 0.1, 1", sweep=(0.001, 0.01, 0.1, 1.0), least=0, inert=0
+        0.01,
+        "FedProx, section 5: among 0.001, 0.01, 0.1, 1",
+        sweep=(0.001, 0.01, 0.1, 1.0),
+        least=0,
+        inert=0,
+        meaning="how strongly local training is pulled towards the received model",
     )
 
     def local(self, problem: Problem, client: Tree, down: Vector, data: Data, key: Array) -> tuple[Tree, Vector, Info]:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fedprior.core.batch import Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEP_SIZE, STEPS, hyper
 from fedprior.core.method import Info, Method, Mixture, single
 from fedprior.core.optimize import local_steps
 from fedprior.core.problem import Problem
@@ -57,12 +57,21 @@ class FedU(Method):
     paper: ClassVar[str] = "Dinh et al., 2021"
     revision: ClassVar[int] = 2  # 2: the random graph is the code's, whose weights are means of two uniform numbers
 
-    R: int = hyper(20, "PRIOR, section 5", least=1)
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
+    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
     eta: float = hyper(
-        0.01, "FedU's code: 0.01 (MNIST), 0.03 (CIFAR-10)", sweep=(0.01, 0.03, 0.1, 0.3, 1.0), least=0, inert=0
+        0.01,
+        "FedU's code: 0.01 (MNIST), 0.03 (CIFAR-10)",
+        sweep=(0.01, 0.03, 0.1, 0.3, 1.0),
+        least=0,
+        inert=0,
+        meaning="how strongly models of neighbours in the graph are pulled together",
     )
-    graph: str | Array = hyper("random", "FedU's code: random for MNIST and CIFAR-10")
+    graph: str | Array = hyper(
+        "random",
+        "FedU's code: random for MNIST and CIFAR-10",
+        meaning="who is whose neighbour: random, full or empty, or a matrix of weights",
+    )
 
     def __check_init__(self) -> None:
         if not isinstance(self.graph, str):

@@ -11,7 +11,7 @@ import optax
 from jax import Array
 
 from fedprior.core.batch import Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEP_SIZE, STEPS, hyper
 from fedprior.core.method import Info, Method, Mixture, single
 from fedprior.core.optimize import OPTIMIZERS, Optimizer, local_steps, make_optimizer
 from fedprior.core.problem import Problem
@@ -35,9 +35,11 @@ class Local(Method):
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "the baseline without federation"
 
-    R: int = hyper(20, "PRIOR, section 5", least=1)
-    alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0)
-    optimizer: Optimizer = hyper("sgd", choices=OPTIMIZERS, objects=optax.GradientTransformation)
+    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0, meaning=STEP_SIZE)
+    optimizer: Optimizer = hyper(
+        "sgd", choices=OPTIMIZERS, objects=optax.GradientTransformation, meaning="which optimizer takes the steps"
+    )
 
     def client(self, w0: Vector, key: Array) -> Client:
         return Client(w0, make_optimizer(self.optimizer, self.alpha).init(w0))

@@ -34,12 +34,34 @@ class PerFedAvg(Method):
 
     paper: ClassVar[str] = "Fallah et al., NeurIPS 2020"
 
-    R: int = hyper(20, "PRIOR, section 5", least=1)
-    alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.003, 0.01, 0.03), least=0, inert=0)
-    alpha_m: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03), least=0, inert=0)
-    hessian: str = hyper("none", "PRIOR's code: FO", choices=("none", "free"))
-    delta: float = hyper(1e-3, "FL-bench", above=0, needs=("hessian = free", lambda m: m.hessian == "free"))
-    adapt: int = hyper(1, "PRIOR's code: 1; its text: 2", choices=(1, 2))
+    R: int = hyper(20, "PRIOR, section 5", least=1, meaning="local meta-steps in a round")
+    alpha: float = hyper(
+        0.01,
+        "PRIOR, section 5",
+        sweep=(0.003, 0.01, 0.03),
+        least=0,
+        inert=0,
+        meaning="step size of the inner step, and of adapting for the test",
+    )
+    alpha_m: float = hyper(
+        0.01, "PRIOR, section 5", sweep=(0.01, 0.03), least=0, inert=0, meaning="step size of the meta-step"
+    )
+    hessian: str = hyper(
+        "none",
+        "PRIOR's code: FO",
+        choices=("none", "free"),
+        meaning="the second derivative in the meta-gradient: none, or by a difference of gradients",
+    )
+    delta: float = hyper(
+        1e-3,
+        "FL-bench",
+        above=0,
+        needs=("hessian = free", lambda m: m.hessian == "free"),
+        meaning="how far apart the gradients of that difference are taken",
+    )
+    adapt: int = hyper(
+        1, "PRIOR's code: 1; its text: 2", choices=(1, 2), meaning="steps with which the personal model is adapted"
+    )
 
     def local(self, problem: Problem, client: Tree, down: Vector, data: Data, key: Array) -> tuple[Tree, Vector, Info]:
         """R meta-steps from the received w, each applied to the w_i before its inner step."""

@@ -70,17 +70,52 @@ class PFedBayes(Method):
     paper: ClassVar[str] = "Zhang et al., ICML 2022"
     wrapper_defaults: ClassVar[Mapping[str, Any]] = {"fine_tune_step": 0.01}  # plain steps: alpha is Adam's
 
-    R: int = hyper(20, "PRIOR, section 5", least=1)
-    K: int = hyper(5, "pFedBayes's public code", least=1)
-    alpha: float = hyper(1e-3, "pFedBayes's public code", least=0, inert=0)
-    alpha_m: float = hyper(1e-3, "pFedBayes's public code", least=0, inert=0)
-    zeta: float = hyper(10.0, "pFedBayes's public code", sweep=(0.1, 1.0, 10.0), least=0, inert=0)
+    R: int = hyper(20, "PRIOR, section 5", least=1, meaning="batches that a client trains on in a round")
+    K: int = hyper(5, "pFedBayes's public code", least=1, meaning="steps of the personal distribution on each batch")
+    alpha: float = hyper(
+        1e-3, "pFedBayes's public code", least=0, inert=0, meaning="step size of the personal distribution"
+    )
+    alpha_m: float = hyper(
+        1e-3,
+        "pFedBayes's public code",
+        least=0,
+        inert=0,
+        meaning="step size of the client's copy of the server's distribution",
+    )
+    zeta: float = hyper(
+        10.0,
+        "pFedBayes's public code",
+        sweep=(0.1, 1.0, 10.0),
+        least=0,
+        inert=0,
+        meaning="how strongly the personal distribution is tied to the server's",
+    )
     # below -20 the variance softplus(rho)^2 vanishes in single precision
-    rho: float = hyper(-3.0, "pFedBayes's public code: -3", sweep=(-3.0, -5.0), least=-20)
-    noise: float = hyper(1.0, "the paper: 1; the public code: 0.001", least=0)
-    samples: int = hyper(1, "the paper: one draw", least=0)
-    optimizer: str = hyper("adam", "pFedBayes's public code", choices=OPTIMIZERS)
-    keep: bool = hyper(False, "the memory is started afresh each round")
+    rho: float = hyper(
+        -3.0,
+        "pFedBayes's public code: -3",
+        sweep=(-3.0, -5.0),
+        least=-20,
+        meaning="spread of the weights at the start: their deviation is softplus(rho)",
+    )
+    noise: float = hyper(
+        1.0,
+        "the paper: 1; the public code: 0.001",
+        least=0,
+        meaning="deviation of the noise with which weights are drawn in training",
+    )
+    samples: int = hyper(
+        1,
+        "the paper: one draw",
+        least=0,
+        meaning="draws of weights that the personal model averages over; 0: the mean weights",
+    )
+    optimizer: str = hyper(
+        "adam", "pFedBayes's public code", choices=OPTIMIZERS, meaning="which optimizer takes the steps"
+    )
+    keep: bool = hyper(
+        False, "the memory is started afresh each round", meaning="whether the optimizers' memory goes on across rounds"
+    )
 
     def _start(self, w0: Vector) -> Gaussian:
         return Gaussian(w0, w0.map(lambda x: jnp.full_like(x, self.rho)))

@@ -76,30 +76,123 @@ class PFedBreD(Method):
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Shi et al., NeurIPS 2023"
 
-    mean: str | Mean = hyper("mh", "the method's name", choices=MEANS, objects=Mean)
-    order: str = hyper("paper", "the method's name", choices=("paper", "released"))
-    prior: str | Prior = hyper("gaussian", "paper, section 4: the maximum-entropy prior", choices=PRIORS, objects=Prior)
-    R: int = hyper(20, "paper, section 5", least=1)
-    K: int = hyper(5, "paper, section 5", least=1)
-    lam: float = hyper(15.0, LAM, sweep=(15.0, 30.0, 60.0), least=0, inert=0)
-    alpha: float = hyper(0.01, "paper, section 5", least=0, inert=0)
-    alpha_m: float = hyper(0.01, "paper, section 5", least=0, inert=0)
-    eta: float = hyper(0.05, "paper, section 5", least=0, inert=0, needs=MEMORY)
-    gradient: str = hyper("first_order", "paper, appendix on first-order methods", choices=("first_order", "exact"))
-    solver: str = hyper("sgd", "paper, section 5: gradient steps", choices=OPTIMIZERS)
-    tol: float = hyper(0.0, "0: always K steps, paper, section 5", least=0)
-    w_init: str = hyper("received", "paper, section 4", choices=("received", "own"))
-    theta_init: str = hyper("last", "paper, section 4", choices=("last", "received"))
+    mean: str | Mean = hyper(
+        "mh",
+        "the method's name",
+        choices=MEANS,
+        objects=Mean,
+        meaning="where a client's prior has its mean: which information of the client it takes up",
+    )
+    order: str = hyper(
+        "paper",
+        "the method's name",
+        choices=("paper", "released"),
+        meaning="whether the paper's equations or its released code is followed",
+    )
+    prior: str | Prior = hyper(
+        "gaussian",
+        "paper, section 4: the maximum-entropy prior",
+        choices=PRIORS,
+        objects=Prior,
+        meaning="the family of the prior: how the distance to its mean is measured",
+    )
+    R: int = hyper(
+        20,
+        "paper, section 5",
+        least=1,
+        meaning="batches that a client trains on in a round, one step of its local model each",
+    )
+    K: int = hyper(5, "paper, section 5", least=1, meaning="steps of the personal model on each batch")
+    lam: float = hyper(
+        15.0,
+        LAM,
+        sweep=(15.0, 30.0, 60.0),
+        least=0,
+        inert=0,
+        meaning="how strongly the personal model is pulled towards the mean of its prior",
+    )
+    alpha: float = hyper(0.01, "paper, section 5", least=0, inert=0, meaning="step size of the personal model")
+    alpha_m: float = hyper(
+        0.01, "paper, section 5", least=0, inert=0, meaning="step size of the local model, which the server averages"
+    )
+    eta: float = hyper(
+        0.05,
+        "paper, section 5",
+        least=0,
+        inert=0,
+        needs=MEMORY,
+        meaning="how far the memory of the client's last local model moves the mean",
+    )
+    gradient: str = hyper(
+        "first_order",
+        "paper, appendix on first-order methods",
+        choices=("first_order", "exact"),
+        meaning="whether the local model's gradient goes through the mean: first_order leaves that out",
+    )
+    solver: str = hyper(
+        "sgd",
+        "paper, section 5: gradient steps",
+        choices=OPTIMIZERS,
+        meaning="which optimizer takes the personal model's steps",
+    )
+    tol: float = hyper(
+        0.0,
+        "0: always K steps, paper, section 5",
+        least=0,
+        meaning="how small a gradient ends the personal model's steps early",
+    )
+    w_init: str = hyper(
+        "received",
+        "paper, section 4",
+        choices=("received", "own"),
+        meaning="where the local model starts a round: at the received or at the client's own last one",
+    )
+    theta_init: str = hyper(
+        "last",
+        "paper, section 4",
+        choices=("last", "received"),
+        meaning="where the personal model starts a round: at its last value or at the received model",
+    )
     eta_alpha: float | None = hyper(
-        None, "paper, section 5: 0.01; the released lg uses 0.05", least=0, inert=0, needs=GRADIENT
+        None,
+        "paper, section 5: 0.01; the released lg uses 0.05",
+        least=0,
+        inert=0,
+        needs=GRADIENT,
+        meaning="step size of the loss gradient in the mean",
     )
-    eta_inner: float | None = hyper(None, "paper, appendix on the variant: as eta_alpha", least=0, inert=0, needs=INNER)
+    eta_inner: float | None = hyper(
+        None,
+        "paper, appendix on the variant: as eta_alpha",
+        least=0,
+        inert=0,
+        needs=INNER,
+        meaning="size of the inner step before that gradient is taken",
+    )
     start: str | None = hyper(
-        None, "paper, Algorithm 1: theta; the released code: w, for lg mu", choices=(None, "theta", "w", "mu")
+        None,
+        "paper, Algorithm 1: theta; the released code: w, for lg mu",
+        choices=(None, "theta", "w", "mu"),
+        meaning="where the personal model's steps on a batch start: at its last value, the local model or the mean",
     )
-    batches: int | None = hyper(None, "paper, Eq. (mu): 1; the released mh: 2", choices=(None, 1, 2))
-    inner: bool | None = hyper(None, "paper, Eq. (mu): no; the variant and the released mh: yes", needs=GRADIENT)
-    overwrite: bool | None = hyper(None, "paper: no; the released mh: yes", needs=GRADIENT)
+    batches: int | None = hyper(
+        None,
+        "paper, Eq. (mu): 1; the released mh: 2",
+        choices=(None, 1, 2),
+        meaning="batches in a step: 2 gives the mean's gradient one of its own",
+    )
+    inner: bool | None = hyper(
+        None,
+        "paper, Eq. (mu): no; the variant and the released mh: yes",
+        needs=GRADIENT,
+        meaning="whether the mean's gradient is taken after an inner step",
+    )
+    overwrite: bool | None = hyper(
+        None,
+        "paper: no; the released mh: yes",
+        needs=GRADIENT,
+        meaning="whether the mean's gradient step moves the local model itself, too",
+    )
 
     def switch(self, name: str) -> Any:
         """The value in force: the field's own, or what ``order`` says."""

@@ -16,7 +16,7 @@ import optax
 from jax import Array, lax
 
 from fedprior.core.batch import Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEP_SIZE, STEPS, hyper
 from fedprior.core.method import Info, Method, Mixture, single
 from fedprior.core.optimize import local_steps
 from fedprior.core.problem import Problem
@@ -80,13 +80,20 @@ class PFedHN(Method):
     paper: ClassVar[str] = "Shamsian et al., ICML 2021"
     revision: ClassVar[int] = 2  # 2: one step with the mean of all updates, four linear layers
 
-    R: int = hyper(20, "PRIOR, section 5; pFedHN's code: 50", least=1)
-    alpha: float = hyper(0.01, "PRIOR, section 5; pFedHN's code: 0.005 with momentum", least=0, inert=0)
-    alpha_m: float = hyper(0.01, "pFedHN's code", sweep=(0.01, 0.03, 0.1), least=0, inert=0)
-    momentum: float = hyper(0.9, "pFedHN's code", least=0, below=1)
-    decay: float = hyper(1e-3, "pFedHN's code", least=0)
+    R: int = hyper(20, "PRIOR, section 5; pFedHN's code: 50", least=1, meaning=STEPS)
+    alpha: float = hyper(
+        0.01, "PRIOR, section 5; pFedHN's code: 0.005 with momentum", least=0, inert=0, meaning=STEP_SIZE
+    )
+    alpha_m: float = hyper(
+        0.01, "pFedHN's code", sweep=(0.01, 0.03, 0.1), least=0, inert=0, meaning="step size of the server's network"
+    )
+    momentum: float = hyper(0.9, "pFedHN's code", least=0, below=1, meaning="momentum of the server's steps")
+    decay: float = hyper(1e-3, "pFedHN's code", least=0, meaning="weight decay of the server's network")
     ending: str = hyper(
-        "linear", "pFedHN's code: four linear layers, the last without ReLU; relu: three, each with one", choices=DEPTHS
+        "linear",
+        "pFedHN's code: four linear layers, the last without ReLU; relu: three, each with one",
+        choices=DEPTHS,
+        meaning="what the last hidden layer of the server's network ends in",
     )
 
     @property

@@ -30,12 +30,31 @@ class PFedMe(Method):
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Dinh et al., NeurIPS 2020"
 
-    R: int = hyper(20, "PRIOR, section 5", least=1)
-    K: int = hyper(5, "PRIOR, section 5", least=1)
-    lam: float = hyper(15.0, SCRIPTS, sweep=(15.0, 30.0, 60.0), least=0, inert=0)  # PRIOR, section 5: from 15 to 60
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
-    alpha_m: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
-    start: str = hyper("theta", "pFedMe's algorithm: theta; PRIOR's released code: w", choices=("theta", "w"))
+    R: int = hyper(
+        20,
+        "PRIOR, section 5",
+        least=1,
+        meaning="batches that a client trains on in a round, one step of its local model each",
+    )
+    K: int = hyper(5, "PRIOR, section 5", least=1, meaning="steps of the personal model on each batch")
+    lam: float = hyper(
+        15.0,
+        SCRIPTS,
+        sweep=(15.0, 30.0, 60.0),
+        least=0,
+        inert=0,
+        meaning="how strongly the personal model is pulled towards the local one",
+    )  # PRIOR, section 5: from 15 to 60
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning="step size of the personal model")
+    alpha_m: float = hyper(
+        0.01, "PRIOR, section 5", least=0, inert=0, meaning="step size of the local model, which the server averages"
+    )
+    start: str = hyper(
+        "theta",
+        "pFedMe's algorithm: theta; PRIOR's released code: w",
+        choices=("theta", "w"),
+        meaning="where the personal model's steps on a batch start: at its last value or at the local model",
+    )
 
     def client(self, w0: Vector, key: Array) -> Vector:
         """theta_i."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fedprior.core.batch import Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEP_SIZE, hyper
 from fedprior.core.method import Mixture, single
 from fedprior.core.optimize import local_steps
 from fedprior.core.problem import Problem
@@ -28,9 +28,21 @@ class Reptile(FedAvg):
 
     paper: ClassVar[str] = "Nichol et al., 2018"
 
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0)
-    eps: float = hyper(1.0, "1: FedAvg with uniform weights; the paper anneals it", sweep=(0.3, 1.0), above=0, most=1)
-    adapt: int = hyper(5, "Reptile, section 6: a few inner steps at test time", least=0)
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
+    eps: float = hyper(
+        1.0,
+        "1: FedAvg with uniform weights; the paper anneals it",
+        sweep=(0.3, 1.0),
+        above=0,
+        most=1,
+        meaning="how far the server goes towards the mean of the clients' models",
+    )
+    adapt: int = hyper(
+        5,
+        "Reptile, section 6: a few inner steps at test time",
+        least=0,
+        meaning="steps with which the personal model is adapted",
+    )
 
     def merge(self, server: Vector, ups: Vector, weights: Array, ids: Array, key: Array) -> Vector:
         """w <- w + eps mean_i (w_i - w); the mean is plain whatever the clients' sizes."""

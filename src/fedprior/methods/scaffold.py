@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fedprior.core.batch import Data
-from fedprior.core.hyper import hyper
+from fedprior.core.hyper import STEP_SIZE, STEPS, hyper
 from fedprior.core.method import Info, Method, Mixture, single
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Vector, weighted_mean
@@ -46,9 +46,16 @@ class Scaffold(Method):
     participation: ClassVar[tuple[str, ...]] = ("sampled",)
     paper: ClassVar[str] = "Karimireddy et al., ICML 2020"
 
-    R: int = hyper(20, "PRIOR, section 5", least=1)
-    alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.003, 0.01, 0.03), above=0)  # c_i divides by it
-    eta_g: float = hyper(1.0, "SCAFFOLD, section 7: 1", above=0)
+    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    alpha: float = hyper(
+        0.01, "PRIOR, section 5", sweep=(0.003, 0.01, 0.03), above=0, meaning=STEP_SIZE
+    )  # c_i divides by it
+    eta_g: float = hyper(
+        1.0,
+        "SCAFFOLD, section 7: 1",
+        above=0,
+        meaning="how far the server goes towards the mean of the clients' models",
+    )
 
     def client(self, w0: Vector, key: Array) -> Vector:
         """c_i = 0."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -11,8 +13,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from fedprior.core.batch import Batch
+from fedprior.core.method import Mixture
 from fedprior.core.problem import Problem
-from fedprior.core.vectors import Scalar, Vector
+from fedprior.core.vectors import Scalar, Vector, row
 from fedprior.errors import FedpriorError, first_line
 from fedprior.models.base import Frozen, Model, Shift
 
@@ -31,6 +34,38 @@ def _trainable(model: eqx.Module) -> Any:
         model,
         is_leaf=lambda leaf: isinstance(leaf, Frozen),
     )
+
+
+def log_probabilities(problem: Problem, mixture: Mixture, x: Array) -> Array:
+    """The logarithm of a mixture's class probabilities [B, C]: the one place where a model is asked what a sample is."""
+    weights, models = mixture
+    parts = [jnp.log(weights[m]) + jax.nn.log_softmax(problem.logits(row(models, m), x)) for m in range(len(weights))]
+    return parts[0] if len(parts) == 1 else jax.nn.logsumexp(jnp.stack(parts), axis=0)
+
+
+def check_model(model: object) -> None:
+    """Refuse what is neither an Equinox module nor a function that builds one."""
+    if not isinstance(model, eqx.Module) and (hasattr(model, "state_dict") or not callable(model)):
+        raise FedpriorError(
+            f"the model is a {type(model).__module__}.{type(model).__name__}; give an Equinox module, or a function of "
+            "a key that builds one: lambda key: eqx.nn.Linear(64, 10, key=key)"
+        )
+
+
+def _built(build: ModelBuilder) -> eqx.Module:
+    key = jax.random.key(0)
+    try:
+        with contextlib.suppress(ValueError):  # what is not written in Python may have no signature
+            inspect.signature(build).bind(key)
+    except TypeError as error:
+        raise FedpriorError(
+            f"what builds the model must be a function of a key, and this one is not: {error}"
+        ) from error
+    built: object = build(key)
+    if not isinstance(built, eqx.Module):
+        kind = f"{type(built).__module__}.{type(built).__name__}"
+        raise FedpriorError(f"the model that is built is a {kind}; it must be an Equinox module")
+    return built
 
 
 class Classifier(Problem):
@@ -52,12 +87,8 @@ class Classifier(Problem):
 
     def __init__(self, model: ModelBuilder | eqx.Module, n_classes: int):
         given = isinstance(model, eqx.Module)
-        if not given and (hasattr(model, "state_dict") or not callable(model)):
-            raise FedpriorError(
-                f"the model is a {type(model).__module__}.{type(model).__name__}; give an Equinox module, or a function of "
-                "a key that builds one: lambda key: eqx.nn.Linear(64, 10, key=key)"
-            )
-        built = cast(eqx.Module, model) if given else cast(ModelBuilder, model)(jax.random.key(0))
+        check_model(model)
+        built = cast(eqx.Module, model) if given else _built(cast(ModelBuilder, model))
         params, self.rest = eqx.partition(built, _trainable(built))
         self.start = Vector(params) if given else None
         self.build = None if given else cast(ModelBuilder, model)

@@ -45,21 +45,23 @@ def pack(tree: Any) -> dict[str, np.ndarray]:
     }
 
 
-def unpack(arrays: dict[str, np.ndarray], like: T) -> T:
+def unpack(
+    arrays: dict[str, np.ndarray],
+    like: T,
+    misfit: str = "the checkpoint does not fit this run",
+    hint: str = "was it written by another method?",
+) -> T:
     """The tree that was packed, on the host; ``like`` has its structure, shapes and types (as of ``jax.eval_shape``)."""
     wanted = named(like)
     if set(wanted) != set(arrays):
         odd = sorted(set(wanted) ^ set(arrays))[0]
-        raise FedpriorError(
-            f"the checkpoint does not fit this run (differs at {odd}); was it written by another method?"
-        )
+        raise FedpriorError(f"{misfit} (differs at {odd}); {hint}")
 
     def restore(name: str, leaf: Any) -> Any:
         value, data = arrays[name], as_data(leaf)
         if value.shape != data.shape or value.dtype != data.dtype:
             raise FedpriorError(
-                f"the checkpoint does not fit this run: {name} is {value.dtype}{list(value.shape)}, "
-                f"but {data.dtype}{list(data.shape)} is needed"
+                f"{misfit}: {name} is {value.dtype}{list(value.shape)}, but {data.dtype}{list(data.shape)} is needed"
             )
         return jax.random.wrap_key_data(jnp.asarray(value)) if _is_key(leaf) else value
 
@@ -79,22 +81,37 @@ def from_bytes(data: bytes, like: T) -> T:
 
 def write(path: Path, tree: Any) -> None:
     """Replace a checkpoint file."""
-    arrays = pack(tree)
-    mark = {"sha256": arrays_digest(arrays)}
+    write_state(path, pack(tree))
+
+
+def write_state(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Replace a checkpoint file by a state that is packed already."""
+    write_arrays(path, arrays, {"sha256": arrays_digest(arrays)})
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], about: dict[str, str]) -> None:
+    """Replace a safetensors file: named arrays, and texts about them."""
     try:
-        replace_file(path, lambda p: safetensors.numpy.save_file(arrays, p, metadata=mark))
+        replace_file(path, lambda p: safetensors.numpy.save_file(arrays, p, metadata=about))
     except safetensors.SafetensorError as error:
         raise cannot_write(path, error) from error
 
 
 def read(path: Path) -> dict[str, np.ndarray] | None:
     """The arrays of a checkpoint file of any format by their current names; None where it is not what was written."""
+    content = read_arrays(path)
+    if content is None or content[1].get("sha256") != arrays_digest(content[0]):
+        return None
+    return {current_name(name): array for name, array in content[0].items()}
+
+
+def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]] | None:
+    """What a safetensors file holds; None where it is none, or is cut."""
+    if not path.is_file():  # a pipe would wait
+        return None
     try:
         with safetensors.safe_open(path, "np") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no mapping)
-            mark = (file.metadata() or {}).get("sha256")
-    except (safetensors.SafetensorError, OSError):
+            return arrays, file.metadata() or {}
+    except (safetensors.SafetensorError, OSError, TypeError, ValueError, AttributeError):  # also types that NumPy lacks
         return None
-    if mark != arrays_digest(arrays):
-        return None
-    return {current_name(name): array for name, array in arrays.items()}

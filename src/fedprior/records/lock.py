@@ -14,10 +14,9 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from fedprior.errors import FedpriorError
-from fedprior.files import writing
+from fedprior.files import read_json, writing
 
 if sys.platform != "win32":
     import fcntl
@@ -57,7 +56,7 @@ def holder(folder: Path) -> str | None:
     if sys.platform == "win32" or not path.exists():
         return None
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would wait
     except OSError:
         return None
     try:
@@ -72,7 +71,7 @@ def holder(folder: Path) -> str | None:
 def _take(path: Path) -> int | None:
     """The locked file; None if another process holds it."""
     while sys.platform != "win32":
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -86,9 +85,8 @@ def _take(path: Path) -> int | None:
 
 
 def _who(path: Path) -> str:
-    about: Any = None
-    with contextlib.suppress(OSError, ValueError):
-        about = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(about, dict):
+    try:
+        about = read_json(path)
+    except FedpriorError:
         return "another process"
     return f"process {about.get('pid')} on {about.get('host')} since {about.get('since')}"

@@ -5,6 +5,8 @@
         metrics.csv      round, model, data, average, and a column per metric
         clients.csv      round, model, data, client, samples, and a column per metric: every client's own values
         times.csv        round, seconds of training, seconds of evaluation
+        provenance.json  when, by which command and by which version the run was begun, and gone on with
+        label_counts.json   how many samples of each class each client has, unless that is left out
         status.json      running, stopped, diverged or finished, and the round
         checkpoints/     the newest two states (safetensors)
 
@@ -14,97 +16,42 @@ on resume. A run killed at any moment goes on from its newest checkpoint with th
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import stat
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fedprior.errors import FedpriorError
-from fedprior.files import read_json, replace_file, write_json, writing
-from fedprior.records import tables
+from fedprior.files import no_links, read_bytes, read_json, replace_file, write_json, write_text, writing
+from fedprior.records import provenance, tables
+from fedprior.records.lock import NAME
+from fedprior.records.memory import MemoryRun as MemoryRun
+from fedprior.records.memory import Run as Run
+from fedprior.records.reading import MOST_TABLE, LazyRows, Standing, column_names, damaged, read, read_metrics, text_of
 from fedprior.records.sameness import check_same
 from fedprior.records.schema import (
-    ClientId,
     ClientRow,
+    LabelCounts,
     Row,
     RunRecord,
+    Session,
     Status,
     Times,
     plain,
     upgrade,
 )
+from fedprior.records.shape import MOST, check_shape
 
 T = TypeVar("T")
 KEPT = 2  # checkpoints
+FILES = ("config.json", "status.json", *tables.TABLES, *provenance.FILES)
 Wanted = Callable[[int, str, str], bool]  # (round, model, data) -> whether such a row stays
-
-
-class Run(Protocol):
-    """What a recorder writes to."""
-
-    @property
-    def where(self) -> str:
-        """What to call the place in a message."""
-
-    def begin(self, config: dict[str, Any]) -> None:
-        """Start a new run here, in place of whatever run was here."""
-
-    def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times | None) -> None:
-        """Add what one round gave."""
-
-    def save(self, state: Any, at: int) -> None:
-        """Keep a state from which the run can go on."""
-
-    def set_status(self, status: Status, at: int) -> None:
-        """Say how the run stands."""
-
-    def record(self) -> RunRecord:
-        """The run as it stands, for analysis."""
-
-
-def column_names(config: dict[str, Any]) -> list[str]:
-    """The metrics' columns that a configuration asks for."""
-    names: list[str] = []
-    for info in config["metrics"]:
-        labels = config.get("class_names", []) if info["per_class"] else None
-        names += [info["name"]] if labels is None else [f"{info['name']}[{label}]" for label in labels]
-    return names
-
-
-@dataclass
-class MemoryRun:
-    """A run that is kept nowhere else."""
-
-    where: str = "memory"
-    config: dict[str, Any] = field(default_factory=dict)
-    status: Status = Status.RUNNING
-    round: int = 0
-    rows: list[Row] = field(default_factory=list)
-    clients: list[ClientRow] = field(default_factory=list)
-
-    def begin(self, config: dict[str, Any]) -> None:
-        """Start anew."""
-        self.config = plain(config)
-
-    def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times | None) -> None:
-        """Add what one round gave."""
-        self.rows += rows
-        self.clients += clients
-
-    def save(self, state: Any, at: int) -> None:
-        """Keep nothing: who runs in memory has the state."""
-
-    def set_status(self, status: Status, at: int) -> None:
-        """Say how the run stands."""
-        self.status, self.round = status, at
-
-    def record(self) -> RunRecord:
-        """The run as it stands."""
-        return RunRecord(self.config, self.status, self.round, tuple(self.rows), tuple(self.clients), self.where)
 
 
 @dataclass(frozen=True)
@@ -121,34 +68,54 @@ class RunFolder:
     @property
     def checkpoints(self) -> list[Path]:
         """The files of saved states, oldest first."""
-        return sorted((self.path / "checkpoints").glob("round-*.safetensors"))
+        found = (self.path / "checkpoints").glob("round-*.safetensors")
+        return sorted(path for path in found if re.fullmatch(r"round-[0-9]{8,}", path.stem))
 
     @property
     def exists(self) -> bool:
-        """Whether a run was begun here."""
-        return (self.path / "config.json").exists()
+        """Whether a run was begun here; not if it was killed while it began, with nothing done yet."""
+        if "config.json" in self.files or not {"status.json", *tables.TABLES} <= self.files:
+            return "config.json" in self.files
+        try:
+            return self.status != (Status.RUNNING, 0)
+        except FedpriorError:
+            return True
+
+    @property
+    def files(self) -> set[str]:
+        """Which of a run's files are there, whatever they hold."""
+        return {name for name in FILES if os.path.lexists(self.path / name)}
 
     @property
     def written_format(self) -> int:
         """The number of the format that the configuration was written in."""
-        return int(read_json(self.path / "config.json").get("format", 1))
+        number = read_json(path := self.path / "config.json").get("format", 1)
+        if not isinstance(number, int):
+            raise FedpriorError(f"{path} does not describe a run of fedprior: its format is {number!r}, no number")
+        return number
 
     @property
     def config(self) -> dict[str, Any]:
         """The resolved settings, as of the current format."""
         path = self.path / "config.json"
-        return upgrade(read_json(path), str(path))
+        if not os.path.lexists(path):
+            raise damaged(path, "the file is missing, though there are records of a run")
+        content = read_json(path)
+        try:
+            check_shape(config := upgrade(content, str(path)), str(path))
+        except (KeyError, TypeError, AttributeError) as error:  # of an older format, or what claims to be one
+            raise FedpriorError(f"{path} does not describe a run of fedprior: {error!r}") from error
+        return config
 
     @property
     def status(self) -> tuple[Status, int]:
         """How the run stands, and its last round."""
         path = self.path / "status.json"
         content: dict[str, Any] = read_json(path) if path.exists() else {"status": "running", "round": 0}
-        try:
-            return Status(content["status"]), int(content["round"])
-        except (KeyError, ValueError, TypeError) as error:
-            valid = ", ".join(Status)
-            raise FedpriorError(f"{path} does not say how the run stands ({error}); valid: {valid}") from error
+        status, at = content.get("status"), content.get("round")
+        if status not in list(Status) or not isinstance(at, int) or not 0 <= at <= MOST:
+            raise damaged(path, f"it does not say how the run stands (valid: {', '.join(Status)}, and a round)")
+        return Status(str(status)), at
 
     def begin(self, config: dict[str, Any]) -> None:
         """Start a new run here, in place of whatever run was here."""
@@ -156,11 +123,21 @@ class RunFolder:
         with writing(self.path):
             if states.exists():  # they go first and the settings come last: no run ever meets the states of another
                 shutil.rmtree(states)
-            self.path.mkdir(parents=True, exist_ok=True)
-            for name in tables.TABLES:
-                (self.path / name).write_text(tables.header(name, column_names(config)), encoding="utf-8")
         self.set_status(Status.RUNNING, 0)
+        provenance.remove(self.path)
+        for name in tables.TABLES:
+            write_text(self.path / name, tables.header(name, column_names(config)))
         write_json(self.path / "config.json", config)
+
+    def check_plain(self) -> None:
+        """Refuse a folder in which a link, or anything that is no file, stands in place of a run's file."""
+        states = self.path / "checkpoints"
+        files = [self.path / name for name in (*FILES, NAME)] + self.checkpoints
+        for path, is_right in [(states, stat.S_ISDIR), *((path, stat.S_ISREG) for path in files)]:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                if not is_right(mode := path.lstat().st_mode):
+                    what = "a link to elsewhere" if stat.S_ISLNK(mode) else "no plain file"
+                    raise FedpriorError(f"{path} is {what}, which nothing is read from or written to; remove it")
 
     def check_same(self, config: dict[str, Any]) -> list[str]:
         """Refuse to resume a run of other settings, data or start; return what else to know as warnings."""
@@ -169,7 +146,7 @@ class RunFolder:
     def update(self, config: dict[str, Any]) -> None:
         """Let the run have this configuration from now on: more rounds, other metrics, the current format."""
         if (new := plain(config)) != (old := read_json(self.path / "config.json")):
-            now = {key: new[key] for key in ("format", "run", "start") if key in new}
+            now = {key: new[key] for key in ("format", "run", "start", "data_file") if key in new}
             write_json(self.path / "config.json", {**old, **now, **_measured(new)})
 
     def set_status(self, status: Status, at: int) -> None:
@@ -186,7 +163,8 @@ class RunFolder:
         )
         for table, group in groups:
             if text := tables.encode(table, group, metrics):
-                with writing(self.path / table), open(self.path / table, "a", encoding="utf-8", newline="") as file:
+                path = self.path / table
+                with writing(path), open(path, "a", encoding="utf-8", newline="", opener=no_links) as file:
                     file.write(text)
 
     def save(self, state: Any, at: int) -> None:
@@ -227,58 +205,47 @@ class RunFolder:
                     path.unlink()
         self._prune()
         for table in tables.TABLES:
-            text = self._text(table)
             stays = [
                 row
-                for row in tables.decode(table, text, self._client_ids)
+                for row in self.scan(table).rows
                 if row.round <= last and (isinstance(row, Times) or wanted(row.round, row.model, row.data))
             ]
-            kept = tables.header(table, metrics) + tables.encode(table, stays, metrics)
-            if kept != text:
-                replace_file(self.path / table, partial(_write, text=kept))
+            kept = (tables.header(table, metrics) + tables.encode(table, stays, metrics)).encode()
+            path = self.path / table
+            if not os.path.lexists(path) or kept != read_bytes(path, MOST_TABLE):
+                replace_file(path, partial(Path.write_bytes, data=kept))
 
-    def _text(self, table: str) -> str:
+    def scan(self, table: str) -> tables.Scan:
+        """What one of the tables holds, damaged or not; where there is none, its heading is lost."""
         path = self.path / table
-        try:
-            with open(path, encoding="utf-8", errors="replace", newline="") as file:
-                return file.read()
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            raise FedpriorError(f"cannot read {path}: {error.strerror}") from error
+        return tables.scan(table, text_of(path) if os.path.lexists(path) else "", self.standing.clients)
 
     def rows(self, table: str) -> list[Any]:
-        """All whole rows of one of the tables."""
-        return tables.decode(table, self._text(table), self._client_ids)
+        """All rows of one of the tables; any damage is an error."""
+        return read(self.path / table, self.standing).rows
+
+    def clients_of(self, rounds: Collection[int]) -> list[ClientRow]:
+        """The clients' own values in some rounds, which is far faster than to read all of a long table."""
+        return tables.rows_of(text_of(self.path / "clients.csv"), rounds, self.standing.clients)
 
     @property
-    def _client_ids(self) -> Sequence[ClientId]:
-        """What the clients are called, newcomers included, where they have names of their own."""
-        return self.config["run"].get("client_ids", ()) if self.exists else ()
+    def standing(self) -> Standing:
+        """How far the tables must go."""
+        return Standing.of(self.path, self.config, *self.status)
+
+    def sign(self, session: Session, label_counts: LabelCounts | None) -> None:
+        """Say when and how the run is being made, or has been, and which labels the clients have (None: leave that out)."""
+        provenance.write(self.path, session, label_counts)
 
     def record(self) -> RunRecord:
-        """The run as it stands."""
-        status, at = self.status
-        clients = LazyRows(lambda: self.rows("clients.csv"))
-        return RunRecord(self.config, status, at, tuple(self.rows("metrics.csv")), clients, self.where)
-
-
-class LazyRows(Sequence[ClientRow]):
-    """Rows that are read when they are first looked at: most tables need none of the clients' own."""
-
-    def __init__(self, read: Callable[[], list[ClientRow]]):
-        self._read = functools.cache(read)
-
-    def __getitem__(self, k: Any) -> Any:
-        return self._read()[k]
-
-    def __len__(self) -> int:
-        return len(self._read())
-
-
-def _write(path: Path, text: str) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
+        """The run as it stands; damaged records are an error."""
+        self.check_plain()
+        (status, at), standing = self.status, self.standing  # before the tables, which a run at work is ahead with
+        times = tuple(row for row in read(self.path / "times.csv", standing).rows if isinstance(row, Times))
+        rows = read_metrics(self.path, standing)
+        clients = LazyRows(lambda: self.rows("clients.csv"), self.clients_of)
+        sessions, labels = provenance.read(self.path), partial(provenance.read_labels, self.path)
+        return RunRecord(standing.config, status, at, rows, clients, self.where, times, sessions, labels)
 
 
 def _measured(config: dict[str, Any]) -> dict[str, Any]:
@@ -286,6 +253,9 @@ def _measured(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_runs(folder: Path) -> list[RunFolder]:
-    """Every run at or below a folder, in order."""
-    places = [path.parent for path in sorted(folder.rglob("config.json"))]
-    return [RunFolder(place) for place in places if (place / "metrics.csv").exists()]
+    """Every run at or below a folder, in order: also one of which a file is missing, so that it is not passed over."""
+    places = {path.parent for path in folder.rglob("config.json")} | {
+        path.parent for path in folder.rglob("status.json")
+    }
+    runs = [RunFolder(place) for place in sorted(places)]
+    return [run for run in runs if run.exists and len(run.files) > 1]  # other programs have a config.json, too

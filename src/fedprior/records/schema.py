@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -87,6 +87,22 @@ class Times(NamedTuple):
     evaluation_seconds: float
 
 
+class Session(NamedTuple):
+    """When and how a run was begun, or gone on with."""
+
+    begun: str  # UTC, as ISO 8601 says
+    ended: str | None  # None: it goes on, or ended without a word
+    command: str | None  # None: run from Python
+    fedprior: str  # the version
+
+
+class LabelCounts(NamedTuple):
+    """How many samples of each class the clients have."""
+
+    classes: tuple[ClientId, ...]
+    clients: dict[ClientId, dict[str, list[int]]]  # client -> train, test or validation -> a number for each class
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """A run as analysis sees it: frozen, complete, and free of any engine."""
@@ -97,6 +113,22 @@ class RunRecord:
     rows: tuple[Row, ...]
     clients: Sequence[ClientRow]  # read when they are first looked at
     where: str = "memory"  # the folder
+    times: tuple[Times, ...] = ()
+    provenance: tuple[Session, ...] | None = None  # None: not recorded, as before format 2 had it
+    read_labels: Callable[[], LabelCounts | None] = field(default=lambda: None, repr=False, compare=False)
+
+    @property
+    def label_counts(self) -> LabelCounts | None:
+        """How many samples of each class the clients have; None where that was left out, or not recorded yet."""
+        return self.read_labels()
+
+    @property
+    def seconds(self) -> float | None:
+        """How long all rounds took together; None if the time of any of them is unknown."""
+        done = self.round - (self.status is Status.DIVERGED)
+        if not self.times or [row.round for row in self.times] != [*range(1, max(done, len(self.times)) + 1)]:
+            return None
+        return sum(row.train_seconds + row.evaluation_seconds for row in self.times)
 
     @property
     def task(self) -> str:
@@ -112,6 +144,11 @@ class RunRecord:
     def seed(self) -> int:
         """The run's seed."""
         return int(self.config["run"]["seed"])
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether there were test samples; without any, a run has no test numbers and never will."""
+        return bool(self.config.get("tested", True))
 
     @property
     def metrics(self) -> dict[str, MetricInfo]:

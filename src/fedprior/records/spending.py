@@ -46,6 +46,17 @@ def spending(cost: Mapping[str, Any], aggregated: int) -> Spending:
     return Spending(clients, cost["gradients"] * clients, cost["hvps"] * clients, numbers)
 
 
+def megabytes_sent(cost: Mapping[str, Any], aggregated: int, rounds: int) -> float | None:
+    """What so many rounds send, both ways; None in records from before it was known.
+
+    >>> mh = {"gradients": 140, "hvps": 0, "down": 1.0, "up": 1.0, "parameters": 7850, "trained_clients_per_round": 100}
+    >>> round(megabytes_sent(mh, aggregated=20, rounds=200), 3)
+    753.6
+    """
+    each = spending(cost, aggregated).of("megabytes")
+    return None if each is None else each * rounds
+
+
 def rounds_within(budget: Mapping[str, float], each: Spending, name: str) -> int | None:
     """How many rounds a method has within a budget of one kind; None if it takes nothing of that, as Local sends nothing.
 

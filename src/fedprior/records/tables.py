@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from fedprior.records.schema import RENAMED_COLUMNS, ClientId, ClientRow, Row, Times
+from fedprior.records.schema import ACCURACY, RENAMED_COLUMNS, ClientId, ClientRow, Row, Times
 
 CHECK = "check"
 KEYS = {
@@ -22,6 +24,7 @@ KEYS = {
     "times.csv": ("round", "train_seconds", "evaluation_seconds"),
 }
 TABLES = tuple(KEYS)
+BROKEN = "its checksum is wrong"
 AnyRow = Row | ClientRow | Times
 
 
@@ -58,39 +61,132 @@ def _text(cells: Sequence[Any]) -> str:
     return line.getvalue()[:-2]
 
 
+class Damage(NamedTuple):
+    """What is wrong with a line."""
+
+    line: int  # as an editor counts: the heading is 1
+    reason: str
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a table holds, and what of it cannot be read."""
+
+    rows: list[AnyRow]
+    lines: list[int]  # where each row begins
+    damage: list[Damage]
+    torn: bool  # whether the damage is only that the last record was never written whole, as when a run is killed
+    columns: list[str]
+    checked: bool  # whether records have checksums
+
+
 def decode(table: str, text: str, clients: Sequence[ClientId] = ()) -> list[AnyRow]:
     """The whole records of a table; one that was being written when the run was killed, or that is damaged, is left out.
 
     ``clients``: what the clients are called, where they have names of their own; a name may look like a number.
     """
+    return scan(table, text, clients).rows
+
+
+def scan(table: str, text: str, clients: Sequence[ClientId] = ()) -> Scan:
+    """The whole records of a table, where they are, and where it is damaged."""
     known = {str(client): client for client in clients}
     head, _, body = text.partition("\n")
-    names = [RENAMED_COLUMNS.get(name, name) for name in _parsed(head)]
-    if not set(KEYS[table]) <= set(names):
-        return []  # the header is lost, and without it nothing can be read
-    rows = []
-    for record in _whole(body) if CHECK in names else body.split("\n")[:-1]:
+    try:
+        names = [RENAMED_COLUMNS.get(name, name) for name in _parsed(head)]
+    except csv.Error:
+        names = []
+    if not set(KEYS[table]) <= set(names):  # without its heading, nothing can be read
+        return Scan([], [], [Damage(1, "its heading is lost" if text else "the file is empty")], False, names, False)
+    checked = CHECK in names
+    rows, lines, damage, torn = list[AnyRow](), list[int](), list[Damage](), False
+    for line, record, is_whole in _records(body) if checked else _plain_records(body):
         try:
-            rows.append(_row(table, dict(zip(names, _parsed(record), strict=True)), known))
-        except ValueError:
-            continue
-    return rows
-
-
-def _whole(body: str) -> Iterator[str]:
-    """The records whose checksum is right; one takes several lines where the name of a client does."""
-    begun = ""
-    for line in body.split("\n"):
-        record = next((text for text in (line, begun + line) if _is_whole(text)), None)
-        if record is not None:
-            yield record
-            begun = ""
+            if not is_whole:
+                raise ValueError(BROKEN if checked else "it is cut short")
+            cells = dict(zip(names, _parsed(record), strict=True))
+            row = _row(table, dict(cells), known)
+            if not checked:
+                _check_plausible(row, cells)
+        except (ValueError, csv.Error) as error:
+            torn = not is_whole and not damage and not text.endswith("\n")
+            damage.append(Damage(line, " ".join(str(error).split())))
         else:
-            begun = f"{begun}{line}\n" if '"' in begun + line else ""
+            rows.append(row)
+            lines.append(line)
+            torn = False
+    return Scan(rows, lines, damage, torn and len(damage) == 1, names, checked)
 
 
-def _is_whole(record: str) -> bool:
-    return record[-9:] == f",{_checksum(record[:-9])}"
+def _plain_records(body: str) -> Iterator[tuple[int, str, bool]]:
+    """The lines of a table without checksums: number, text, and whether it ends in a line break."""
+    *whole, rest = body.split("\n")
+    yield from ((n, line, True) for n, line in enumerate(whole, 2))
+    if rest:
+        yield len(whole) + 2, rest, False
+
+
+def _records(body: str) -> Iterator[tuple[int, str, bool]]:
+    """The records: first line, text, and whether the checksum is right. It may take several lines, as a name may."""
+    begun, first, sum_of_begun = list[str](), 0, 0
+    lines = body.split("\n")
+    for n, line in enumerate(lines, 2):
+        cells, mark = line[:-9].encode(), line[-9:]
+        if mark == f",{zlib.crc32(cells):08x}":
+            if begun:
+                yield first, "\n".join(begun), False
+            yield n, line, True
+            begun = []
+        elif begun and mark == f",{zlib.crc32(cells, sum_of_begun):08x}":
+            yield first, "\n".join([*begun, line]), True
+            begun = []
+        elif begun or '"' in line:
+            first, sum_of_begun = (first, sum_of_begun) if begun else (n, 0)
+            begun.append(line)
+            sum_of_begun = zlib.crc32(f"{line}\n".encode(), sum_of_begun)
+        elif line or n < len(lines) + 1:
+            yield n, line, False
+    if begun:
+        yield first, "\n".join(begun), False
+
+
+def outline(table: str, text: str) -> Scan:
+    """What a table holds without its values, which takes less time: its rows are (round, model, data)."""
+    head, _, body = text.partition("\n")
+    empty = scan(table, head)
+    if empty.damage or not empty.checked:
+        return scan(table, text)
+    rows, lines, damage, torn = list[Any](), list[int](), list[Damage](), False
+    for line, record, is_whole in _records(body):
+        try:
+            if not is_whole:
+                raise ValueError(BROKEN)
+            t, model, data, _ = record.split(",", 3)
+            rows.append((int(t), model, data))
+            lines.append(line)
+            torn = False
+        except ValueError as error:
+            torn = not is_whole and not damage and not text.endswith("\n")
+            damage.append(Damage(line, str(error)))
+    return Scan(rows, lines, damage, torn and len(damage) == 1, empty.columns, True)
+
+
+def rows_of(text: str, rounds: Collection[int], clients: Sequence[ClientId] = ()) -> list[ClientRow]:
+    """The rows of some rounds in the text of clients.csv: rounds stand in order, and what is above them is not looked at."""
+    head, _, _ = text.partition("\n")
+    begin = text.find(f"\n{min(rounds)},") if rounds else -1
+    found = scan("clients.csv", head + text[begin:], clients).rows if begin >= 0 else []
+    return [row for row in found if isinstance(row, ClientRow) and row.round in rounds]
+
+
+def _check_plausible(row: AnyRow, cells: Mapping[str, str]) -> None:
+    """Refuse what no run writes, where no checksum tells."""
+    if not all(cells.values()):
+        raise ValueError("a value is missing")
+    numbers = row[1:] if isinstance(row, Times) else row.values.values()
+    percent = [] if isinstance(row, Times) else [v for name, v in row.values.items() if name == ACCURACY.name]
+    if row.round < 1 or not all(map(math.isfinite, numbers)) or any(not 0 <= value <= 100 for value in percent):
+        raise ValueError("it holds a number that no run gives")
 
 
 def _checksum(cells: str) -> str:

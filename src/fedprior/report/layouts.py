@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fedprior.analysis.evidence import Evidence
 from fedprior.analysis.series import ROUNDS, metric_name
-from fedprior.analysis.summary import OverTasks, measured_columns, models_of, number_of
+from fedprior.analysis.summary import BOTH, OverTasks, measured_columns, models_of, number_of
 from fedprior.errors import unknown
 from fedprior.records.schema import ACCURACY, AVERAGES, NEWCOMERS, MetricInfo
 from fedprior.records.spending import BUDGETS
-from fedprior.report.tables import Line, Table
+from fedprior.report.tables import Column, Line, Table
 from fedprior.report.words import (
+    DEVIATION,
     direction,
+    equal_words,
     format_count,
     format_number,
     format_setting,
     format_value,
     in_unit,
     metric_words,
+    row_name,
+    support_words,
+    untold,
     work_text,
 )
 
@@ -28,60 +34,77 @@ TAKES = ("clients", "gradients", "hvps", "numbers")  # in the CSV, of the whole 
 
 # -- the runs of a task ------------------------------------------------------------------------------------------------
 
-HEAD = (
-    *("own test, weighted", "own test, mean", "own test, worst decile", "pooled test"),
-    *("clients trained per round", "gradients per round", "gradients in the run", "numbers sent in the run"),
-    *("rounds", "seeds"),
-)
-SHORT_HEAD = ("weighted", "mean", "worst 10%", "pooled", "grads", "rounds", "n")  # for 80 columns
+MODEL = Column("model", words={"newcomer-global": "new global", "newcomer-both": "new both"})
+OWN = "weighted (by samples), mean and worst 10% (of clients): on own test samples"
+WORK = {
+    "clients trained per round": Column("trained", wide=True),
+    "gradients per round": Column("grads/round", wide=True),
+    "gradients in the run": Column("grads", about="grads: of the federation in the run"),
+    "numbers sent in the run": Column("sent", wide=True),
+}
 
 
-def run_table(task: str, results: Mapping[str, Any], choice: str = "last", metric: str = "accuracy") -> Table:
+def run_table(
+    task: str,
+    results: Mapping[str, Any],
+    choice: str = "last",
+    metric: str = "accuracy",
+    evidence: Evidence | None = None,
+) -> Table:
     """The table of a task's variants, from their summary; a metric with a value per class has a row for each class."""
     if choice not in ROUNDS:
         raise unknown("round", choice, ROUNDS)
-    columns = measured_columns(results, metric)
-    info = MetricInfo(metric, *_kind(next(iter(columns.values()))))
-    of_classes = metric not in columns
-    spent = _budgets(results)
-    body = _run_rows(results, choice, columns, of_classes)
-    left = ("method", "model", "class") if of_classes else ("method", "model")
-    head, short_head = ((*left, *(name for name in names if name != "rounds" or spent)) for names in (HEAD, SHORT_HEAD))
-    budget = f", at {' or '.join(spent)}" if spent else ""
-    title = f"{task}: test {metric_words(info)}{in_unit(info)}, {ROUNDS[choice]}{budget}"
-    in_the_run = head.index("gradients in the run")
-    notes = [*footnotes(body, grads=in_the_run), *direction(info), *_changed(results)]
-    how_to_read = [
-        "weighted (by samples), mean and worst 10% (of clients): on own test samples",
-        "pooled: on all",
-        "grads: of the whole federation in the run",
-        *notes,
-        "mean±standard deviation over n seeds",
-    ]
-    only_wide = {
-        head.index(name) for name in ("clients trained per round", "gradients per round", "numbers sent in the run")
+    measured = measured_columns(results, metric)
+    info = MetricInfo(metric, *_kind(next(iter(measured.values()))))
+    of_classes, spent = metric not in measured, _budgets(results)
+    columns = {
+        "method": Column("method"),
+        "model": MODEL,
+        **({"class": Column("class")} if of_classes else {}),
+        "own test, weighted": Column("weighted", info.better, about=OWN),
+        "own test, mean": Column("mean", info.better, about=OWN),
+        "own test, worst decile": Column("worst 10%", info.better, about=OWN),
+        "pooled test": Column("pooled", info.better, about="pooled: on all"),
+        **WORK,
+        **({"rounds": Column("rounds")} if spent else {}),
+        "seeds": Column("n"),
     }
-    narrow = tuple(
-        (
-            line[0],
-            line[1].replace("newcomer-", "new "),
-            *(c for k, c in enumerate(line) if k > 1 and k not in only_wide),
-        )
-        for line in body
-    )
+    rows = list(_run_rows(results, choice, measured, of_classes))
+    body = tuple(cells for cells, _ in rows)
+    place = list(columns).index("own test, weighted")
+    values = tuple((None,) * place + means + (None,) * (len(columns) - place - len(means)) for _, means in rows)
+    budget = f", at {' or '.join(spent)}" if spent else ""
+    names = {variant: row_name(variant, about) for variant, about in results.items()}
+    notes = [
+        *([DEVIATION] if any("±" in cell for line in body for cell in line) else []),
+        *footnotes(body, grads=list(columns).index("gradients in the run")),
+        *direction(info),
+        *_changed(results),
+        *(support_words(evidence.support) if evidence else []),
+        *(equal_words([names[v] for v in group] for group in evidence.equal) if evidence else []),
+    ]
     return Table(
-        title="; ".join([title, "mean ± standard deviation over seeds", *notes]),
-        note="",
-        head=head,
+        title=f"{task}: test {metric_words(info)}{in_unit(info)}, {ROUNDS[choice]}{budget}",
+        note="; ".join(notes),
+        head=tuple(columns),
         body=body,
-        left=len(left),
-        terminal=Table(title, "; ".join(how_to_read), short_head, narrow, len(left)),
+        left=place,
+        columns=tuple(columns.values()),
+        values=values,
+        kinds=tuple(_kinds(line[1], line[2 : 3 if of_classes else 2]) for line in body),
+        label=f"{task}-{metric}",
         numbers=tuple(_run_numbers(task, results)),
     )
 
 
 def _kind(info: MetricInfo) -> tuple[str, str, str]:
     return info.unit, info.better, info.about
+
+
+def _kinds(model: str, within: Line = ()) -> frozenset[str]:
+    """Among which rows the best is looked for: a model that is both competes as either."""
+    models = {both: pair for pair, both in BOTH.items()}.get(model, (model,))
+    return frozenset(" ".join([each, *within]) for each in models)
 
 
 def _budgets(results: Mapping[str, Any]) -> list[str]:
@@ -101,38 +124,37 @@ def _work(about: Mapping[str, Any]) -> Line:
 
 def _run_rows(
     results: Mapping[str, Any], choice: str, columns: Mapping[str, MetricInfo], of_classes: bool
-) -> tuple[Line, ...]:
-    body = []
+) -> Iterator[tuple[Line, tuple[float | None, ...]]]:
+    """The cells of each row, and the means behind its numbers."""
     for variant, about in results.items():
         rounds = (str(about.get("rounds", "-")),) if _budgets(results) else ()
-        for model in models_of(about):
+        for name, model in models_of(about).items():
             for column, info in columns.items():
                 own = [number_of(about, column, model, "own", average, choice) for average in AVERAGES]
                 numbers = [*own, number_of(about, column, model, "pooled", "weighted", choice)]
                 label = (column[len(metric_name(column)) + 1 : -1],) if of_classes else ()
                 seeds = max(len(number["seeds"]) if number else 0 for number in own)
                 cells = (format_number(number, info) for number in numbers)
-                body.append((variant, model, *label, *cells, *_work(about), *rounds, str(seeds)))
-    return tuple(body)
+                line = (row_name(variant, about), name, *label, *cells, *_work(about), *rounds, str(seeds))
+                yield line, tuple(None if number is None else number["mean"] for number in numbers)
 
 
 def footnotes(body: Iterable[Line], grads: int) -> list[str]:
     """Footnotes for the rows shown; ``grads`` is the column of what a round costs."""
     rows = list(body)
+    models = {line[1] for line in rows}
     notes = ["h: Hessian-vector products"] if any("h" in line[grads] for line in rows) else []
-    if {line[1] for line in rows} & set(NEWCOMERS):
+    if models & set(BOTH.values()):
+        notes.append("both: the personal models are the global one")
+    if models & {*NEWCOMERS, *BOTH.values()} - {"both"}:
         notes.append("newcomer: clients held out of training, after they joined (global: the global model on theirs)")
     return notes
 
 
 def _changed(results: Mapping[str, Any]) -> list[str]:
-    """The settings that were changed, and for which rows, where a row's own name does not say so."""
-    rows: dict[str, list[str]] = {}
-    for variant, about in results.items():
-        for key, value in about.get("changed", {}).items():
-            if f"{key}={format_setting(value)}" not in variant.split():
-                rows.setdefault(f"{key} = {format_setting(value)}", []).append(variant)
-    return [f"{setting} in {', '.join(sorted(names))}" for setting, names in rows.items()]
+    """The settings that were changed for rows which have a name of their own, and keep it."""
+    own = {v: untold(v, about) for v, about in results.items() if row_name(v, about) == v}
+    return [f"{variant}: {' '.join(texts)}" for variant, texts in own.items() if texts]
 
 
 def _run_numbers(task: str, results: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
@@ -169,15 +191,17 @@ def task_table(over: OverTasks) -> Table:
     info = over.metric
     body = tuple(
         (
-            *(row.variant, row.model, *(format_number(row.numbers[task], info) for task in over.tasks)),
+            *(row_name(row.variant, row.about), row.model),
+            *(format_number(row.numbers[task], info) for task in over.tasks),
             *(format_value(row.average, info), format_value(row.std, info)),
         )
         for row in over.rows
     )
+    means = [[None if (n := row.numbers[task]) is None else n["mean"] for task in over.tasks] for row in over.rows]
     data = "own test samples" if over.data == "own" else "pooled test samples"
     title = f"test {metric_words(info)}{in_unit(info)} on {data}, {AVERAGE_WORDS[over.average]}, {ROUNDS[over.choice]}"
     notes = [
-        "mean ± standard deviation over seeds",
+        "± standard deviation over seeds",
         "Avg and Std: average and standard deviation over tasks, where a row has all of them",
         *direction(info),
     ]
@@ -189,7 +213,18 @@ def task_table(over: OverTasks) -> Table:
         numbers += [(*where, task, n["mean"], n["std"], listed(n["seeds"])) for task, n in row.numbers.items() if n]
         numbers += [(*where, "all tasks", row.average, row.std, None)] if row.average is not None else []
     head = ("method", "model", *over.tasks, "Avg", "Std")
-    return Table(title, "; ".join(notes), head, body, numbers=tuple(numbers))
+    better = ("", "", *[info.better] * (len(over.tasks) + 1), "")
+    return Table(
+        title,
+        "; ".join(notes),
+        head,
+        body,
+        columns=tuple(Column(name, of) for name, of in zip(head, better, strict=True)),
+        values=tuple((None, None, *m, row.average, None) for m, row in zip(means, over.rows, strict=True)),
+        kinds=tuple(_kinds(row.model) for row in over.rows),
+        label=f"tasks-{info.name}",
+        numbers=tuple(numbers),
+    )
 
 
 # -- a sweep -----------------------------------------------------------------------------------------------------------
@@ -205,5 +240,10 @@ def sweep_table(sweep: Mapping[str, Any], info: MetricInfo = ACCURACY, title: st
         else:
             mark = "chosen" if cell["setting"] == sweep["chosen"] else ""
             body.append((*row, format_number(number, info), str(len(number["seeds"])), mark))
-    head = (*sweep["cells"][0]["setting"], "validation", "seeds", "")
-    return Table(title, "", head, tuple(body), left=0, remarks=1)
+    head = (*sweep["cells"][0]["setting"], "validation", "n", "")
+    notes = [DEVIATION] if any("±" in cell for line in body for cell in line) else []
+    notes += [
+        f"{key} = {format_setting(sweep['chosen'][key])} is the {end} that was tried: beyond it may lie a better one"
+        for key, end in sweep.get("at_end", {}).items()
+    ]
+    return Table(title, "; ".join(notes), head, tuple(body), left=0, remarks=1)

@@ -46,3 +46,9 @@ def sources_table(title: str, head: tuple[str, str], rows: Iterable[tuple[str, A
     """Settings with their values and where each of them comes from."""
     body = tuple((key, str(value), source) for key, value, source in rows)
     return Table(title, "", (*head, "where it comes from"), body, left=1, remarks=2)
+
+
+def settings_table(title: str, rows: Iterable[tuple[str, Any, str, str]]) -> Table:
+    """A method's settings: their values, what they mean, and where the values come from."""
+    body = tuple((key, str(value), meaning, source) for key, value, meaning, source in rows)
+    return Table(title, "", ("setting", "default", "what it means", "where it comes from"), body, left=1, remarks=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,41 +11,56 @@ import numpy.typing as npt
 
 from fedprior.data.partitions.base import Partition, label_counts, statistics
 from fedprior.errors import FedpriorError
+from fedprior.report.canvas import INK, counted, literal, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _FEW = 200  # clients up to which there is room for lines between them
+_NAMED = 120  # clients up to which there is room for their names
 _APART: dict[str, Any] = {"color": "white", "linewidth": 0.6, "zorder": 1.5}
 _WHOLE_NUMBER = "{x:,.0f}"
-_TRAIN, _TEST, _INK, _GRID = "#2f6f9f", "#e0913a", "#333333", "#d9d9d9"
+_TRAIN, _TEST, _GRID = "#2f6f9f", "#f0b060", "#d9d9d9"  # dark and light, so that they differ in grey as well
 
 
-def picture(partition: Partition, n_classes: int, path: Path | str, title: str) -> None:
-    """Draw who holds how many samples of which class (above), and the clients' sizes in order (below)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    counts = label_counts(partition, n_classes)
-    figure = Figure(figsize=(9, 6.2), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
-    above, below = figure.subplots(2, 1, height_ratios=[3, 2])
-    figure.suptitle(title, x=0.01, ha="left", fontweight="bold", color=_INK)
-    _heat_map(figure, above, counts)
-    _sizes(below, partition, statistics(partition, n_classes))
+def picture(
+    partition: Partition, n_classes: int, path: Path | str, title: str, classes: Sequence[int | str] | None = None
+) -> None:
+    """Save what :func:`draw` draws."""
+    figure = draw(partition, n_classes, title, classes)
     # A file that is moved into place when it is whole ends in .tmp until then.
     kind = Path(Path(path).name.removesuffix(".tmp")).suffix.lstrip(".") or "png"
     try:
-        figure.savefig(path, format=kind)
+        figure.savefig(path, format=kind, dpi=150)
     except (OSError, ValueError) as error:
         raise FedpriorError(f"cannot write the picture {path} ({error}); give a writable path such as p.png") from error
 
 
-def _heat_map(figure: Figure, axes: Axes, counts: npt.NDArray[np.int64]) -> None:
+def draw(partition: Partition, n_classes: int, title: str, classes: Sequence[int | str] | None = None) -> Figure:
+    """Who holds how many samples of which class (above), and the clients' sizes (below), the largest client first.
+
+    Both panels share the axis of clients, who are named where there is room for it; ``classes`` are the names of labels.
+    """
+    counts = label_counts(partition, n_classes)
+    order = np.argsort(-counts.sum(1), kind="stable")
+    numbers = statistics(partition, n_classes)
+    figure = new_figure(9, 3.2 + min(max(3.0, 0.115 * n_classes), 12.0))
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[max(3.0, 0.115 * n_classes), 2])
+    total = f"{counted(partition.clients, 'client')}, {counted(int(counts.sum()), 'sample')}"
+    figure.suptitle(f"{literal(title, 60)}: {total}", x=0.01, ha="left", fontweight="bold", color=INK)
+    _heat_map(figure, above, counts[order], classes)
+    _sizes(below, partition, order, numbers)
+    _name_clients(below, [partition.ids[i] for i in order])
+    return figure
+
+
+def _heat_map(
+    figure: Figure, axes: Axes, counts: npt.NDArray[np.int64], names: Sequence[int | str] | None = None
+) -> None:
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap, LogNorm
-    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+    from matplotlib.ticker import StrMethodFormatter
 
     # The palest fifth of the map is left out: one sample must not look like none.
     colours = ListedColormap(colormaps["YlGnBu"](np.linspace(0.2, 1.0, 256)))
@@ -57,40 +73,54 @@ def _heat_map(figure: Figure, axes: Axes, counts: npt.NDArray[np.int64]) -> None
         axes.vlines(np.arange(n - 1) + 0.5, -0.5, classes - 0.5, **_APART)
     for line in np.arange(classes + 1) - 0.5:
         axes.axhline(line, color=_GRID, linewidth=0.4 if classes <= 20 else 0.15)
-    axes.set(xlabel="client", ylabel="class", xlim=(-0.5, n - 0.5), ylim=(classes - 0.5, -0.5))
-    if classes <= 20:
-        axes.set_yticks(range(classes))
+    axes.set(ylabel="class", ylim=(classes - 0.5, -0.5))
     _remove_frame(axes)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12))
+    if classes <= 100:
+        called = [literal(name, 16) for name in names or range(classes)]
+        axes.set_yticks(range(classes), called, fontsize=9 if classes <= 26 else 6)
+    axes.tick_params(axis="x", labelbottom=False)
     whole_number = StrMethodFormatter(_WHOLE_NUMBER)
-    bar = figure.colorbar(mesh, ax=axes, label="samples (log scale)", pad=0.01, aspect=30, format=whole_number)
+    bar = figure.colorbar(
+        mesh, ax=axes, label="samples, train and test (log scale)", pad=0.01, aspect=30, format=whole_number
+    )
+    most = max(2, int(counts.max()))
+    bar.set_ticks([10.0**k for k in range(len(str(most))) if k == 0 or 2 * 10**k <= most] + [most])
     bar.ax.yaxis.set_minor_formatter("")
     bar.outline.set_visible(False)
 
 
-def _sizes(axes: Axes, partition: Partition, numbers: dict[str, float]) -> None:
+def _sizes(axes: Axes, partition: Partition, order: npt.NDArray[np.int64], numbers: dict[str, float]) -> None:
     from matplotlib.ticker import StrMethodFormatter
 
-    train = np.array([len(samples) for samples in partition.train])
-    test = np.array([len(samples) for samples in partition.test])
-    order = np.argsort(-(train + test), kind="stable")
+    train, test = (np.array([len(part[i]) for i in order]) for part in (partition.train, partition.test))
     edges = np.arange(len(order) + 1) - 0.5
-    low, high = train[order], (train + test)[order]
-    axes.stairs(low, edges, fill=True, color=_TRAIN, label=f"train, {numbers['train']:,} in all")
-    axes.stairs(high, edges, baseline=low, fill=True, color=_TEST, label=f"test, {numbers['test']:,} in all")
+    axes.stairs(train, edges, fill=True, color=_TRAIN, label=f"train, {numbers['train']:,} in all")
+    axes.stairs(train + test, edges, baseline=train, fill=True, color=_TEST, label=f"test, {numbers['test']:,} in all")
     if len(order) <= _FEW:
-        axes.vlines(edges[1:-1], 0, high[:-1], **_APART)
+        axes.vlines(edges[1:-1], 0, (train + test)[:-1], **_APART)
     median = numbers["size_median"]
-    axes.axhline(median, color=_INK, linewidth=0.8, linestyle="--", label=f"median client, {median:,.0f}")
-    axes.set(xlabel="clients, largest first", ylabel="samples", xlim=(-0.5, len(order) - 0.5))
+    text = f"{median:,.1f}".removesuffix(".0")
+    axes.axhline(median, color=INK, linewidth=0.8, linestyle="--", label=f"median client, {text}")
+    axes.set(ylabel="samples", xlim=(-0.5, len(order) - 0.5))
     axes.yaxis.grid(True, color=_GRID, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.yaxis.set_major_formatter(StrMethodFormatter(_WHOLE_NUMBER))
-    axes.set_xticks([])  # places in the order would be taken for the clients' numbers above
     axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2)
     _remove_frame(axes)
 
 
+def _name_clients(axes: Axes, ids: Sequence[int | str]) -> None:
+    """Name the clients below both panels; where there are too many of them, say in which order they stand."""
+    axes.set_xlabel("clients, largest first")
+    if len(ids) > _NAMED:
+        axes.set_xticks([])  # places in the order would be taken for the clients' numbers
+        return
+    names = [literal(name, 16) for name in ids]
+    upright = len(ids) * max(map(len, names)) < 90
+    size = 9 if len(ids) <= 40 else 5.5
+    axes.set_xticks(range(len(ids)), names, rotation=0 if upright else 90, fontsize=size)
+
+
 def _remove_frame(axes: Axes) -> None:
     axes.spines[:].set_visible(False)
-    axes.tick_params(length=0, colors=_INK, labelsize=9)
+    axes.tick_params(length=0, colors=INK, labelsize=9)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedprior.analysis.compare import Interval
+from fedprior.analysis.evidence import FEW, Support
 from fedprior.analysis.summary import Number
 from fedprior.records.schema import ACCURACY, MetricInfo
 
@@ -71,18 +73,63 @@ def in_unit(info: MetricInfo, percent: str = "percent") -> str:
 
 
 def format_interval(interval: Interval, info: MetricInfo = ACCURACY) -> str:
-    """A mean difference and half the width of its interval.
+    """A mean difference and its interval.
 
     >>> format_interval(Interval(2.0, -0.48, 4.48)), format_interval(Interval(2.0, None, None))
-    ('+2.00 ± 2.48', '+2.00 ± n/a')
+    ('+2.00 [-0.48, +4.48]', '+2.00')
     """
-    half = "n/a" if interval.half is None else format_value(interval.half, info)
-    return f"{format_value(interval.mean, info, '+')} ± {half}"
+    mean, low, high = (format_value(value, info, "+") for value in (interval.mean, interval.low, interval.high))
+    return mean if interval.low is None else f"{mean} [{low}, {high}]"
+
+
+def row_name(variant: str, about: Mapping[str, Any]) -> str:
+    """What a row is called where people read it: with the settings that were changed (``--set``), unless it says so or has
+    a name of its own.
+
+    >>> row_name("mh", {"method": "mh", "changed": {"lam": 30.0}, "wrappers": {"beta": 2.0}})
+    'mh lam=30 beta=2'
+    >>> row_name("mh lam=30", {"method": "mh", "changed": {"lam": 30.0}, "wrappers": {}})
+    'mh lam=30'
+    """
+    more = untold(variant, about)
+    return " ".join([variant, *more]) if variant.split()[0] == about["method"] else variant
+
+
+def untold(variant: str, about: Mapping[str, Any]) -> list[str]:
+    """The settings that were changed for a row, of which its name says nothing."""
+    changed = {**about.get("changed", {}), **about.get("wrappers", {})}
+    texts = [f"{key}={format_setting(value)}" for key, value in changed.items()]
+    return [text for text in texts if text not in variant.split()]
 
 
 def direction(info: MetricInfo) -> list[str]:
     """A note where a smaller value is the better one."""
     return [] if info.higher_is_better else [f"{metric_words(info)}: lower is better"]
+
+
+DEVIATION = "± standard deviation over n seeds"  # the one meaning of the sign
+
+
+def support_words(support: Support | None) -> list[str]:
+    """How many test samples stand behind the worst tenth of clients, and behind a client.
+
+    >>> print(*support_words(Support([15, 16, *[30] * 18], 2, (31, 31), 3.333)), sep="; ")
+    worst 10%: 2 of 20 clients, 31 test samples, one of them up to 3.3 points; 2 clients have under 20: one is over 5 points
+    """
+    if support is None:
+        return []
+    low, high = support.worst_samples
+    samples = f"{low} test samples" if low == high else f"{low} to {high} test samples"
+    one = "" if support.one_sample is None else f", one of them up to {support.one_sample:.1f} points"
+    texts = [f"worst 10%: {support.worst} of {len(support.samples)} clients, {samples}{one}"]
+    if support.few and support.one_sample is not None:
+        texts.append(f"{support.few} client{'s have' if support.few > 1 else ' has'} under {FEW}: one is over 5 points")
+    return texts
+
+
+def equal_words(equal: Iterable[Iterable[str]]) -> list[str]:
+    """Which rows are the same for every client."""
+    return [f"equal for every client: {', '.join(names)}" for names in equal]
 
 
 def chosen_by(info: MetricInfo = ACCURACY) -> str:

@@ -158,13 +158,16 @@ def radius(lams: Iterable[float], watch: Watch, eta: float = 0.05) -> Table:
         setting = quadratic(lam)
         plain, stepped, alpha = Strategy(setting, "lg", 0.0), Strategy(setting, "lg", eta), 1 / (lam + setting.l_f)
         rough = loose.models(plain.best, lam, alpha / 2, rounds=30)[5:]
-        distance = ((rough - plain.best) ** 2).sum(-1).mean(0).max()  # E over rounds, then the farthest client
+        scattered = ((rough - plain.best) ** 2).sum(-1)  # [rounds, N]
+        distance = scattered.mean(0).max()  # E over rounds, then the farthest client
+        of_farthest = scattered[:, scattered.mean(0).argmax()]  # 100 steps forget the round before
         table.append(
             {
                 "lambda": float(lam),
                 "eta = 0": farthest(exact.models(plain.limit, lam, alpha, rounds=3)[-1], plain.best),
                 "bound": sum(plain.terms().values()),
                 "noisy": float(distance),
+                "noisy ±95 %": float(1.96 * of_farthest.std(ddof=1) / np.sqrt(len(of_farthest))),
                 f"eta = {eta:g}": farthest(exact.models(stepped.limit, lam, alpha, eta, 3)[-1], stepped.best),
                 f"bound, eta = {eta:g}": sum(stepped.terms().values()),
             }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+import operator
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -55,6 +57,22 @@ class Plan:
         """The time that all cells still take, one after the other; None where nothing is known of some."""
         each = [cell.seconds_left for cell in self.cells]
         return None if any(seconds is None for seconds in each) else float(sum(s for s in each if s is not None))
+
+
+def chosen_seeds(seeds: Any) -> list[int]:
+    """The seeds that are meant by a number of them, or by a list.
+
+    >>> chosen_seeds(3), chosen_seeds(np.array([5, 7]))
+    ([0, 1, 2], [5, 7])
+    """
+    try:
+        whole = isinstance(seeds, numbers.Integral) and not isinstance(seeds, bool)
+        chosen = list(range(int(seeds))) if whole else [operator.index(seed) for seed in seeds]
+    except TypeError:
+        chosen = []
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise FedpriorError(f"seeds = {seeds!r}; give a number of at least 1, or different seeds")
+    return chosen
 
 
 def planned(cells: Iterable[Cell]) -> Plan:

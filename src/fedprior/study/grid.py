@@ -9,7 +9,8 @@ from fedprior import methods
 from fedprior.core.hyper import hypers, without_effect
 from fedprior.core.method import Method
 from fedprior.errors import FedpriorError, unknown
-from fedprior.study.settings import is_task_key, parse_assignment, settable
+from fedprior.study.assignment import parse_assignment
+from fedprior.study.settings import is_task_key, settable
 from fedprior.wrappers import WRAPPERS
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedprior import methods
 from fedprior.core.method import Algorithm, Method, at_values
@@ -155,10 +156,26 @@ class Program:
         """Scores on the test."""
         return Evaluator(self.engine, newcomers=self.task.newcomers, metrics=self.protocol.metrics)
 
+    @property
+    def is_tested(self) -> bool:
+        """Whether the clients' models are scored on test samples."""
+        return not self.only_validation and self.task.federation.is_tested
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether every evaluation gives numbers; where nothing is held out, none does."""
+        return self.is_tested or self.validator is not None
+
+    @property
+    def newcomers_tested(self) -> bool:
+        """Whether clients join at the end and are scored on test samples."""
+        return not self.only_validation and self.task.newcomers is not None and self.task.newcomers.is_tested
+
     @cached_property
     def validator(self) -> Evaluator | None:
         """Scores on the validation samples, where there are any."""
-        if self.task.federation.validation is None:
+        held = self.task.federation.validation
+        if held is None or not np.sum(held.size):
             return None
         return Evaluator(self.engine, "validation", metrics=self.protocol.metrics)
 

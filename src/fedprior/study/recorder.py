@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from fedprior.engine.round import State
 from fedprior.errors import FedpriorError
+from fedprior.records import best
 from fedprior.records.lock import hold
-from fedprior.records.runs import MemoryRun, Run, RunFolder, column_names
-from fedprior.records.schema import Row, Status
+from fedprior.records.provenance import now
+from fedprior.records.reading import check_resumable, column_names
+from fedprior.records.runs import MemoryRun, Run, RunFolder
+from fedprior.records.schema import Row, Session, Status
 from fedprior.study.results import Result
 from fedprior.study.trial import Diverged, Progress, Round, Trial, Watch
 
@@ -19,19 +22,35 @@ CHECKPOINT_SECONDS = 30.0
 
 
 class Recorder:
-    """Watches the rounds of a trial and records them; a state is kept now and then, and at the end."""
+    """Watches the rounds of a trial and records them; a state is kept now and then, and at the end.
 
-    def __init__(self, trial: Trial, run: Run, checkpoint_seconds: float = CHECKPOINT_SECONDS):
+    With validation samples, so is the state of the best round: it is written with the next of those states, since a run that
+    is killed before goes back behind it and meets it again.
+    """
+
+    def __init__(
+        self, trial: Trial, run: Run, checkpoint_seconds: float = CHECKPOINT_SECONDS, before: Sequence[Row] = ()
+    ):
         self.trial, self.run, self.checkpoint_seconds = trial, run, checkpoint_seconds
         self._saved = time.monotonic()
+        self._on_validation = best.on_validation(before)
+        self._best: tuple[best.Arrays, int] | None = None  # not written yet
 
     def watch(self, done: Round, keep: bool) -> list[Row]:
         """Record a round; ``keep``: whether its state must be kept now. Returns the averages over clients."""
         t, scores = done.number, done.scores or {}
         rows = self.trial.rows(t, scores)
         self.run.append(rows, self.trial.client_rows(t, scores), self.trial.times(done))
+        self._on_validation |= best.on_validation(rows)
+        to_host = self.trial.program.engine.placement.to_host
+        if t == best.first_best(self._on_validation):
+            self._best = best.copied(to_host(done.state)), t
         if keep or time.monotonic() - self._saved >= self.checkpoint_seconds:
-            self.run.save(self.trial.program.engine.placement.to_host(done.state), t)
+            if self._best is not None:
+                best.keep(self.run, *self._best)
+                self._best = None
+            self.run.save(to_host(done.state), t)
+            best.drop_others(self.run, self._on_validation)
             self._saved = time.monotonic()
         return rows
 
@@ -45,19 +64,21 @@ def run_trial(
     watch: Watch = lambda progress: None,
     should_stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    command: str | None = None,
 ) -> Result:
     """Run to the last round (or until ``should_stop`` says so after a round), recording into ``folder`` if given.
 
     ``resume`` goes on from the folder's newest checkpoint if there is one; ``overwrite`` replaces a run that is there.
-    Meanwhile no other process may work in the folder.
+    Meanwhile no other process may work in the folder. ``command`` is the command line, to be recorded.
     """
     if folder is None:
-        return _run(trial, MemoryRun(), resume, watch, should_stop, checkpoint_seconds)
+        return _run(trial, MemoryRun(), resume, watch, should_stop, checkpoint_seconds, command)
     run = RunFolder(folder)
+    run.check_plain()
     with hold(folder):
         if run.exists:
             check_vacant(run, resume, overwrite)
-        return _run(trial, run, resume, watch, should_stop, checkpoint_seconds)
+        return _run(trial, run, resume, watch, should_stop, checkpoint_seconds, command)
 
 
 def _run(
@@ -67,33 +88,40 @@ def _run(
     watch: Watch,
     should_stop: Callable[[], bool],
     checkpoint_seconds: float,
+    command: str | None,
 ) -> Result:
     rounds, warnings, state = trial.program.rounds, list[str](), trial.init()
     if isinstance(run, RunFolder) and run.exists and resume:
         state, warnings = resume_run(trial, run, state)
     else:
         run.begin(trial.config())
+    session = Session(now(), None, command, version("fedprior"))
+    labels = trial.label_counts()
+    if int(state.round) < rounds:
+        run.sign(session, labels)
     result = Result(trial, state, run, warnings=warnings)
-    accuracy = last_accuracy(run.record().rows) if isinstance(run, RunFolder) else None
+    before = run.record().rows
+    accuracy = last_accuracy(before)
     watch(Progress(int(state.round), rounds, accuracy, 0.0))
-    recorder, trained = Recorder(trial, run, checkpoint_seconds), 0.0
+    recorder, trained = Recorder(trial, run, checkpoint_seconds, before), 0.0
     try:
         for done in trial.rounds(state):
             stopping = done.number < rounds and should_stop()
             rows = recorder.watch(done, keep=stopping or done.number == rounds)
             result.state = done.state
-            result.scores |= {(done.number, *where): score for where, score in (done.scores or {}).items()}
             trained, accuracy = trained + done.train_seconds, last_accuracy(rows, accuracy)
-            watch(Progress(done.number, rounds, accuracy, trained))
+            watch(Progress(done.number, rounds, accuracy, trained, tuple(rows)))
             if stopping:
                 break
     except Diverged as error:
         run.set_status(Status.DIVERGED, error.round)
+        run.sign(session._replace(ended=now()), labels)
         raise
     at = int(result.state.round)
     status = Status.FINISHED if at >= rounds else Status.STOPPED
     if not isinstance(run, RunFolder) or run.status != (status, at):  # a finished run that is reused is not touched
         run.set_status(status, at)
+        run.sign(session._replace(ended=now()), labels)
     return result
 
 
@@ -117,31 +145,21 @@ def resume_run(trial: Trial, run: RunFolder, start: State) -> tuple[State, list[
     host, damaged = run.restore(engine.host_template(trial.values or ()))
     state = start if host is None else engine.placement.from_host(host)
     at, rounds, before = int(state.round), trial.program.rounds, run.config["run"]["protocol"]["rounds"]
-    if run.status == (Status.FINISHED, rounds) and at == rounds == before:
-        _check_complete(trial, run, at)
-        return state, warnings
     if rounds != before and at >= rounds:
         raise FedpriorError(
             f"{run.path} is at round {at} of {before} already and cannot end at rounds = {rounds}; "
             f"give more rounds than {at}, or start anew with --overwrite"
         )
-    # Rows that a run of this length would not have go: a shorter one's last round may be no evaluation of this one.
-    run.rewind(at, column_names(config), trial.is_wanted)
-    _check_complete(trial, run, at)
-    run.update(config)
+    lost = check_resumable(run.path, run.standing.clients, trial.schedule, at)
+    if run.status == (Status.FINISHED, rounds) and at == rounds == before and not lost:
+        return state, warnings
     if at < rounds:
-        run.set_status(Status.RUNNING, at)
-    return state, warnings + [f"checkpoint {name} is damaged; going on from round {at}" for name in damaged]
-
-
-def _check_complete(trial: Trial, run: RunFolder, at: int) -> None:
-    """Refuse tables in which a round lacks rows that other rounds have, since lines that are damaged were left out."""
-    for table in ("metrics.csv", "clients.csv"):
-        there = Counter((row.round, row.model, row.data) for row in run.rows(table))
-        usual: dict[tuple[str, str], int] = {}
-        for (_, *kind), number in there.items():
-            usual[kind[0], kind[1]] = max(number, usual.get((kind[0], kind[1]), 1))
-        for t in (t for t in range(1, at + 1) if trial.is_due(t)):
-            lacks = any(trial.is_wanted(t, *kind) and there[t, *kind] < number for kind, number in usual.items())
-            if lacks or not usual:
-                raise FedpriorError(f"{run.path / table} has lost rows of round {t}; start anew with --overwrite")
+        run.set_status(
+            Status.RUNNING, at
+        )  # first of all: killed in between, the tables may go further, but not less far
+    run.update(config)
+    # Rows that a run of this length would not have go: a shorter one's last round may be no evaluation of this one.
+    run.rewind(at, column_names(config), trial.schedule.is_wanted)
+    best.drop_others(run, best.on_validation(run.rows("metrics.csv")))
+    warnings += [f"checkpoint {name} is damaged; going on from round {at}" for name in damaged]
+    return state, warnings + [f"{text}, which is not needed and goes" for text in lost]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedprior.analysis import grouping, summary
+from fedprior.analysis.evidence import evidence
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import Run
 from fedprior.records.schema import RunRecord, Status
+from fedprior.report import words
+from fedprior.study import models_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     from fedprior.analysis.compare import Comparison
     from fedprior.engine.round import State
-    from fedprior.engine.score import Score
+    from fedprior.models.saved import Predictor
     from fedprior.report.tables import Table
     from fedprior.study.trial import Trial
 
@@ -32,12 +35,11 @@ def _silent(text: str) -> None:
 
 @dataclass
 class Result:
-    """One run: its numbers, every client's own values, and the models."""
+    """One run: its numbers, every client's own values (``record.clients``), and the models."""
 
     trial: Trial
     state: State
     run: Run
-    scores: dict[tuple[int, str, str], Score] = field(default_factory=dict)  # (round, model, data) -> per client
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -66,7 +68,8 @@ class Result:
         """A metric at the last evaluated round."""
         rows = [row for row in self.record.rows if row[1:4] == (model, data, average)]
         if not rows:
-            raise FedpriorError(f"{self.name} has no '{model}' model evaluated on '{data}' ({average})")
+            why = "" if self.record.is_tested or data == "validation" else ": nothing was tested"
+            raise FedpriorError(f"{self.name} has no '{model}' model evaluated on '{data}' ({average}){why}")
         if metric not in rows[-1].values:
             raise unknown("metric", metric, rows[-1].values)
         return rows[-1].values[metric]
@@ -75,30 +78,32 @@ class Result:
         """Test accuracy in percent at the last evaluated round."""
         return self.value("accuracy", model, data, average)
 
-    def global_model(self) -> Any:
+    def global_model(self, round: str = "last") -> Any:
         """The global model as an Equinox module, or None where the method has none."""
-        import jax
+        mixture = models_of.global_mixture(self, self._state(round))
+        return None if mixture is None else models_of.modules(self, mixture)[0]
 
-        engine = self.trial.program.engine
-        w = engine.algorithm_at(self.state.values).global_model(jax.device_get(self.state.server))
-        return None if w is None else self.trial.program.task.problem.model(w)
+    def personal_model(self, client: int | str, round: str = "last") -> tuple[np.ndarray, list[Any]]:
+        """One client's personal model as mixture weights [M] and M Equinox modules (M = 1 for most methods).
 
-    def personal_model(self, client: int | str) -> tuple[np.ndarray, list[Any]]:
-        """One client's personal model as mixture weights [M] and M Equinox modules (M = 1 for most methods)."""
+        A client that was held out of training has the model with which it was scored: it joins the trained federation.
+        ``round``: "last", or "best-on-validation".
+        """
         import numpy as np
 
-        from fedprior.core.vectors import row
+        mixture = models_of.personal_mixture(self, self._state(round), client)
+        return np.asarray(mixture[0]), models_of.modules(self, mixture)
 
-        program = self.trial.program
-        ids, newcomers = program.task.federation.ids, program.task.newcomers
-        if newcomers is not None and client in newcomers.ids:
-            raise FedpriorError(f"client {client!r} was held out of training and has no lasting model")
-        if client not in ids:
-            listed = ", ".join(map(repr, ids[:10])) + (f", ... ({len(ids)} in all)" if len(ids) > 10 else "")
-            raise FedpriorError(f"client {client!r} does not exist; valid: {listed}")
-        weights, models = program.evaluator.personal_model(self.state, ids.index(client))
-        problem = program.task.problem
-        return np.asarray(weights), [problem.model(row(models, m)) for m in range(len(weights))]
+    def predictor(self, client: int | str | None = None, round: str = "last") -> Predictor:
+        """One client's personal model, or without a client the global model, ready to predict and to be saved."""
+        return models_of.predictor(self, self._state(round), client, round)
+
+    def save(self, path: Path | str, client: int | str | None = None, round: str = "last") -> Path:
+        """Save one client's personal model, or without a client the global model, for `fedprior.load`."""
+        return self.predictor(client, round).save(path)
+
+    def _state(self, round: str) -> State:
+        return models_of.state_of(self, round)
 
     def __repr__(self) -> str:
         return f"Result({self.name!r}, seed {self.seed}: {self.record.status.value}, round {self.record.round})"
@@ -126,33 +131,80 @@ class Results:
         """All numbers as plain data: task -> row -> ..."""
         return {task: summary.summarize(rows) for task, rows in self.groups(warn).items()}
 
-    def table(self, round: str = "last", metric: str = "accuracy") -> Table:
-        """The table of one task, or, of several tasks, that of rows against tasks with their average."""
+    def only(self, names: Sequence[str]) -> Results:
+        """The runs of these rows, in this order; a row is called by its name or as tables show it, several with commas."""
+        called: dict[str, str] = {}
+        for rows in self.summary().values():
+            called |= {words.row_name(row, about): row for row, about in rows.items()} | {row: row for row in rows}
+        parts = [part for name in names for part in ([name] if name in called else map(str.strip, name.split(",")))]
+        for part in parts:
+            if part not in called:
+                raise unknown("row", part, called)
+        wanted = list(dict.fromkeys(called[part] for part in parts))
+        records = [record for name in wanted for record in self.records if record.variant == name]
+        return Results(records, [run for run in self.runs if run.name in wanted], self.diverged)
+
+    def tables(self, round: str = "last", metric: str = "accuracy", warn: Warn = _silent) -> dict[str, Table]:
+        """A table for each task, and for each partition or data of it; those that lack the round are warned about."""
         from fedprior.report import layouts
 
-        summaries = self.summary()
-        if len(summaries) != 1:
+        found, without = {}, list[str]()
+        for name, rows in self.groups().items():
+            numbers = summary.summarize(rows)
+            if summary.has_choice(numbers, metric, round):
+                found[name] = layouts.run_table(name, numbers, round, metric, evidence(rows, metric, round))
+            else:
+                without.append(name)
+        for name in without:
+            if not found:
+                raise FedpriorError(f"{_no_validation(name)}, or choose another --round")
+            warn(f"{_no_validation(name)}; it has no table")
+        return found
+
+    def table(self, round: str = "last", metric: str = "accuracy") -> Table:
+        """The table of one task, or, of several tasks, that of rows against tasks with their average."""
+        if len(self.groups()) != 1:
             return self.task_table(round, metric)
-        ((task, rows),) = summaries.items()
-        return layouts.run_table(task, rows, round, metric)
+        (table,) = self.tables(round, metric).values()
+        return table
 
     def task_table(self, round: str = "last", metric: str = "accuracy") -> Table:
         """Rows against tasks, with the average and the standard deviation over tasks."""
         from fedprior.report import layouts
 
-        return layouts.task_table(summary.over_tasks(self.summary(), choice=round, metric=metric))
+        if not (summaries := self.summary()):
+            raise FedpriorError(f"there are no runs to show{self._why_none()}")
+        for name, rows in summaries.items():
+            if not summary.has_choice(rows, metric, round):
+                raise FedpriorError(f"{_no_validation(name)}, or choose another --round")
+        return layouts.task_table(summary.over_tasks(summaries, choice=round, metric=metric))
 
-    def curves(self, metric: str = "accuracy", task: str | None = None, path: Path | None = None) -> Figure | None:
-        """The learning curves of a task (the first, if none is named), drawn or saved."""
+    def curves(
+        self,
+        metric: str = "accuracy",
+        task: str | None = None,
+        path: Path | None = None,
+        diverged: Iterable[str] = (),
+    ) -> Figure | None:
+        """The learning curves of a task (the first, if none is named), drawn or saved.
+
+        Rows of which every recorded run diverged are named in the picture, and so are those of ``diverged``.
+        """
         from fedprior.report import figures
 
         groups = self.groups()
         if not groups:
-            raise FedpriorError("there are no runs to draw")
+            raise FedpriorError(f"there are no runs to draw{self._why_none()}")
         name = next(iter(groups)) if task is None else task
         if name not in groups:
             raise unknown("task", name, groups)
-        return figures.learning_curves(name, groups[name], metric=metric, path=path)
+        lost = [r.variant for r in self.records if r.task == name and r.status is Status.DIVERGED]
+        absent = [variant for variant in dict.fromkeys([*lost, *diverged]) if variant not in groups[name]]
+        return figures.learning_curves(name, groups[name], metric=metric, path=path, diverged=absent)
+
+    def _why_none(self) -> str:
+        untested = any(not record.is_tested for record in self.records)
+        return ": nothing was tested (no client has test samples)" if untested else ""
 
     def compare(self, **options: Any) -> Comparison:
         """The rows of one task compared client by client; see `analysis.compare.compare`."""
@@ -181,6 +233,10 @@ class Results:
 
     def __repr__(self) -> str:
         return f"Results({len(self.records)} runs)"
+
+
+def _no_validation(name: str) -> str:
+    return f"{name} held out no validation samples to choose a round by; run it with --set validation=0.2"
 
 
 def _order() -> tuple[str, ...]:

@@ -6,7 +6,7 @@ method that has them, and ``[why]`` says where each value comes from.
 
 from __future__ import annotations
 
-import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,9 +19,12 @@ import pydantic
 from fedprior import models
 from fedprior.data import partitions
 from fedprior.errors import FedpriorError, one_line, unknown
+from fedprior.files import parsed, read_bytes
+from fedprior.study.assignment import ALIASES, RENAMED, assign, native
+from fedprior.study.data_file import check_data, with_file
 
-ALIASES = {"lambda": "lam"}  # a Python field cannot be called lambda
-RENAMED = {"chunk": "clients_per_vmap"}  # old keys, refused with the new name
+MOST_TOML = 2**20  # bytes
+DEEP_KEY = re.compile(r"^[ \t]*\[{0,2}(?:[^.,=\n]*\.){100}", re.MULTILINE)
 
 
 class Strict(pydantic.BaseModel):
@@ -31,10 +34,22 @@ class Strict(pydantic.BaseModel):
 
 
 class DataSettings(Strict):
-    """Which data, and how pixels become numbers (None: the source's own default)."""
+    """Which data: a source by name or a file of one's own, and how it becomes numbers (None: the default of either)."""
 
-    source: str
+    source: str | None = None
     normalize: str | None = None
+    file: str | None = None  # relative to the task file; once read, the whole path
+    label: str | None = None  # the names of columns of the file, this one and those below
+    client: str | None = None
+    split: str | None = None
+    features: list[str] | None = pydantic.Field(None, min_length=1)  # None: all columns that are named nowhere else
+    ignore: list[str] | None = None
+
+    @pydantic.model_serializer(mode="wrap")
+    def _plain(self, all_of_it: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What belongs to a source, or to a file."""
+        keep = ("source", "normalize") if self.file is None else ()
+        return {key: value for key, value in all_of_it(self).items() if key in keep or value is not None}
 
 
 class TaskSettings(Strict):
@@ -75,7 +90,7 @@ class Budget(Strict):
 class Protocol(Strict):
     """How it is learnt and looked at. A variant may change any of it for its own row."""
 
-    rounds: int = pydantic.Field(200, ge=1)  # T
+    rounds: int = pydantic.Field(200, ge=1, le=10**9)  # T
     budget: Budget | None = None  # sets every method's own number of rounds, in place of ``rounds``
     aggregated: int | None = pydantic.Field(None, ge=1)  # S; None: all clients
     batch: int = pydantic.Field(20, ge=1)
@@ -86,10 +101,13 @@ class Protocol(Strict):
     pooled: Literal["last", "every", "never"] = "last"  # when personal models see the pooled test
     metrics: list[str] | None = None  # besides accuracy and nll; None: every one that is no value per class
     clients_per_vmap: int = pydantic.Field(1, ge=1)  # 1 on CPUs, more on accelerators
+    record_labels: bool = (
+        True  # whether records say how many samples of each class a client has: it may be confidential
+    )
 
 
 PARTS = {"data": DataSettings.model_fields, "budget": Budget.model_fields}  # settings that have settings
-NOT_RECORDED = {"metrics", "clients_per_vmap"}  # of the protocol: what a run's states do not depend on
+NOT_RECORDED = {"metrics", "clients_per_vmap", "record_labels"}  # of the protocol: what a run's states do not depend on
 
 
 @dataclass(frozen=True)
@@ -109,7 +127,7 @@ class TaskFile:
 
 def parse(content: Mapping[str, Any], what: str) -> TaskFile:
     """Validate what a task file says, down to the partition's and the model's own settings."""
-    given = {**content}
+    given = with_file(native(content), Path())
     method, why = given.pop("method", {}), given.pop("why", {})
     for name, table in (("method", method), ("why", why)):
         if not isinstance(table, dict):
@@ -125,6 +143,7 @@ def parse(content: Mapping[str, Any], what: str) -> TaskFile:
         protocol = Protocol.model_validate({k: v for k, v in given.items() if k in Protocol.model_fields})
     except pydantic.ValidationError as error:
         raise one_line(error, what, valid, PARTS) from None
+    check_data(task.data, task.partition, what)
     partitions.check_options(task.partition, f"task '{task.name}'")
     _check_model(task)
     shared = {ALIASES.get(key, key): value for key, value in method.items()}
@@ -150,7 +169,7 @@ def change_protocol(protocol: Protocol, changes: Mapping[str, Any], what: str) -
         return protocol
     content = protocol.model_dump(exclude_unset=True)
     for key, value in changes.items():
-        content = assign(content, key, value)
+        content = assign(content, key, native(value))
     if "rounds" in changes and content.get("budget") is not None:
         raise FedpriorError(f"{what}: rounds and budget both say how long to run; choose one of them")
     try:
@@ -174,69 +193,28 @@ def read_task(name: str) -> dict[str, Any]:
         text = (resources.files("fedprior.study.tasks") / f"{name}.toml").read_text(encoding="utf-8")
         return {"name": name, **tomllib.loads(text)}
     if name.endswith(".toml"):
-        return {"name": Path(name).stem, **read_toml(Path(name), "task")}
+        return with_file({"name": Path(name).stem, **read_toml(Path(name), "task")}, Path(name).parent)
     raise unknown("task", name, [*task_names(), "<a file ending in .toml>"])
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """The content of a TOML file, or what is wrong with it."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FedpriorError(f"cannot read {what} file {path}: {getattr(error, 'strerror', error)}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise FedpriorError(f"{what} {path} is not valid TOML: {error}") from error
+
+    def parse_toml(data: bytes) -> Any:
+        text = data.decode()
+        if DEEP_KEY.search(text):  # the parser would take hours
+            raise RecursionError
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise FedpriorError(f"{what} {path} is not valid TOML: {error}") from error
+
+    name = f"{what} file {path}"
+    content: dict[str, Any] = parsed(name, parse_toml, read_bytes(path, MOST_TOML, links=True, name=name))
+    return content
 
 
-# -- settings as text --------------------------------------------------------------------------------------------------
-
-
-def parse_assignment(text: str) -> tuple[str, Any]:
-    """Read ``key=value``; the value is a TOML value, or else a plain string.
-
-    >>> parse_assignment("lambda=15"), parse_assignment("partition.labels=released")
-    (('lam', 15), ('partition.labels', 'released'))
-    """
-    key, equals, value = text.partition("=")
-    key = key.strip()
-    if not equals or not key:
-        raise FedpriorError(f"'{text}' is not of the form key=value")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    return current_key(key), parsed
-
-
-def current_key(key: str) -> str:
-    """A key as it is called in this version; an old one is refused with its new name."""
-    if key in RENAMED:
-        raise FedpriorError(f"'{key}' is now called '{RENAMED[key]}'")
-    return ALIASES.get(key, key)
-
-
-def format_value(value: Any) -> str:
-    """A value as ``parse_assignment`` reads it.
-
-    >>> format_value(15.0), format_value(0.1), format_value(True), format_value("w"), format_value("15")
-    ('15', '0.1', 'true', 'w', '"15"')
-    """
-    if isinstance(value, str):
-        return value if parse_assignment(f"key={value}")[1] == value else json.dumps(value)
-    if isinstance(value, float):
-        return short if float(short := f"{value:g}") == value else repr(value)
-    return json.dumps(value)
-
-
-def assign(content: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """A copy of nested settings with the value at ``partition.clients``, say, replaced."""
-    first, _, rest = key.partition(".")
-    if not rest:
-        return {**content, first: value}
-    inner = content.get(first) or {}
-    if not isinstance(inner, dict):
-        raise FedpriorError(f"'{key}': '{first}' is a single value and has no parts")
-    return {**content, first: assign(inner, rest, value)}
+# -- keys ---------------------------------------------------------------------------------------------------------------
 
 
 def is_task_key(key: str) -> bool:

@@ -15,12 +15,13 @@ from fedprior import methods
 from fedprior.core.method import Method
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import RunFolder
-from fedprior.study.cells import Cell, Plan, job_of, planned
+from fedprior.study.assignment import current_key, native
+from fedprior.study.cells import Cell, Plan, chosen_seeds, job_of, planned
 from fedprior.study.program import Program, has_global_model, method_for
 from fedprior.study.recorder import CHECKPOINT_SECONDS, check_vacant, run_trial
 from fedprior.study.remarks import remarks_on
 from fedprior.study.results import Result, Results, Warn
-from fedprior.study.settings import TaskSettings, current_key, is_task_key, settable
+from fedprior.study.settings import TaskSettings, is_task_key, settable
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name
 from fedprior.study.trial import Diverged, Progress, Trial
@@ -57,15 +58,13 @@ class Study:
         optional: Iterable[str] = (),
         **settings: Any,
     ):
-        self.seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise FedpriorError(f"seeds = {seeds!r}; give a number of at least 1, or different seeds")
+        self.seeds = chosen_seeds(seeds)
         rows, self.optional = _rows(variants), set(optional)
         if local and not any(row.method_name == "local" for row in rows):
             rows = [Variant.of("local"), *rows]
             self.optional.add("local")
         self.variants = check_names(rows)
-        self.settings = {current_key(key): value for key, value in settings.items()}
+        self.settings = {current_key(key): native(value) for key, value in settings.items()}
         self._given: list[Task | str] = [task] if isinstance(task, Task | str) else list(task)
         self.left_out: dict[str, str] = {}  # optional rows, and why
         self.without: dict[str, str] = {}  # optional rows and the wrappers that do not fit them
@@ -149,7 +148,8 @@ class Study:
 
     def remarks(self) -> list[str]:
         """What is valid but may not be meant: settings that do nothing, rows that were left out."""
-        texts = [text for program in self.programs for text in remarks_on(program)]
+        data = [f"{task.name}: {text}" for task in self.tasks for text in task.remarks]
+        texts = data + [text for program in self.programs for text in remarks_on(program)]
         left = [f"{name} is left out: {why}" for name, why in self.left_out.items()]
         without = [f"{name} has no global model and runs without {keys}" for name, keys in self.without.items()]
         return list(dict.fromkeys([*left, *without, *texts]))
@@ -196,19 +196,23 @@ class Study:
         should_stop: Callable[[], bool] = lambda: False,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
         executor: Executor | None = None,
+        command: str | None = None,
     ) -> Results:
         """Run every cell, into ``out/<task>/<row>/<seed>`` if given. Cells that diverge lose no other.
 
         ``executor``: run cells in other processes; then ``out`` is needed, and methods, models and data go by their names.
+        ``command``: the command line, which is recorded.
         """
         if resume and overwrite:
             raise FedpriorError("--resume goes on with a run and --overwrite replaces it; choose one of them")
         cells = self.cells(out)
         for cell in cells:  # all of them are checked before the first one runs
             if cell.folder is not None and (run := RunFolder(cell.folder)).exists and not overwrite:
+                run.check_plain()
                 check_vacant(run, resume, overwrite)
                 run.check_same(cell.trial.config())
-        options = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
+        options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
+        options |= {} if command is None else {"command": command}
         results = Results([])
         if executor is not None:
             jobs = [job_of(cell, options) for cell in cells]
@@ -271,14 +275,16 @@ def run(
     out: Path | str | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    watch: Watch = _silent,
     **settings: Any,
 ) -> list[Result]:
     """Run one method with several seeds: a registered name (with the task's settings), a variant or a Method.
 
-    ``out``: keep records in ``out/<task>/<row>/<seed>``. A run that diverges is an error.
+    ``out``: keep records in ``out/<task>/<row>/<seed>``. ``watch(cell, progress)`` is called after each round, and
+    ``progress.rows`` are what its evaluation gave. A run that diverges is an error.
     """
     study = Study(task, [method], seeds=seeds, local=False, **settings)
-    results = study.run(out, resume=resume, overwrite=overwrite)
+    results = study.run(out, resume=resume, overwrite=overwrite, watch=watch)
     if results.diverged:
         raise Diverged(results.diverged[0], 0)
     return results.runs

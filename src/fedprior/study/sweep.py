@@ -27,11 +27,12 @@ from fedprior.core.method import Method
 from fedprior.errors import FedpriorError
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import RunRecord, Status
+from fedprior.study.assignment import current_key, format_value, parse_assignment
 from fedprior.study.cells import Cell
 from fedprior.study.grid import check_grid, lacks, read_grid
 from fedprior.study.program import Program, method_for, traceable
 from fedprior.study.results import Results, Warn
-from fedprior.study.settings import current_key, format_value, is_task_key, parse_assignment, read, read_task
+from fedprior.study.settings import is_task_key, read, read_task
 from fedprior.study.study import Study, Watch
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name
@@ -157,6 +158,7 @@ class Sweep(Study):
         done: Callable[[str, int], None] = lambda name, count: None,
         warn: Warn = lambda text: None,
         should_stop: Callable[[], bool] = lambda: False,
+        command: str | None = None,
     ) -> bool:
         """Run every cell; what is in ``out`` already is reused. False if ``should_stop`` said so.
 
@@ -174,7 +176,7 @@ class Sweep(Study):
             record = self._reused(cell, warn)
             if record is None:
                 results = Results([])
-                result = self._run_cell(cell, results, watch, warn, should_stop, {"resume": True})
+                result = self._run_cell(cell, results, watch, warn, should_stop, {"resume": True, "command": command})
                 if result is not None and not result.finished:
                     return False
                 record = RunFolder(cell.folder).record()

@@ -13,16 +13,18 @@ from jax import Array
 from fedprior import methods, models
 from fedprior.data.federation import Federation, federate, part_newcomers
 from fedprior.data.partitions import Partition, natural, split_source
-from fedprior.data.sources import Source, from_arrays, load
+from fedprior.data.scaling import standardize
+from fedprior.data.sources import Source, from_arrays
 from fedprior.engine.selection import Selection
 from fedprior.errors import FedpriorError, unknown
 from fedprior.models.classifier import Classifier, ModelBuilder
+from fedprior.study.assignment import current_key, native
+from fedprior.study.data_file import SCALINGS, is_scaled, open_source
 from fedprior.study.settings import (
     Protocol,
     TaskFile,
     TaskSettings,
     change_protocol,
-    current_key,
     is_task_key,
     parse,
     read,
@@ -43,6 +45,7 @@ class Task:
     select: Selection | None = None  # a selection strategy of the user's own
     newcomers: Federation | None = None  # the partition's other clients, who join after training
     content: dict[str, Any] | None = None  # plain data from which another process opens the same; None: from arrays
+    remarks: tuple[str, ...] = ()  # what is valid in the data but may not be meant
 
     @property
     def name(self) -> str:
@@ -66,7 +69,7 @@ def task(name: str | Mapping[str, Any], /, **settings: Any) -> Task:
     >>> task("digits-mclr", rounds=5, lam=5.0)
     Task('digits-mclr': 20 clients, 10 classes)
     """
-    settings = {current_key(key): value for key, value in settings.items()}
+    settings = {current_key(key): native(value) for key, value in settings.items()}
     own = {key: value for key, value in settings.items() if is_task_key(key)}
     shared = {key: value for key, value in settings.items() if key not in own}
     known = methods.all_keys()
@@ -79,7 +82,7 @@ def task(name: str | Mapping[str, Any], /, **settings: Any) -> Task:
 
 def open_task(file: TaskFile) -> Task:
     """Load the data, partition it among the clients and build the model."""
-    source = load(file.task.data.source, normalize=file.task.data.normalize)
+    source = open_source(file.task.data)
     options = {key: value for key, value in file.task.model.items() if key != "name"}
 
     def build(key: Array) -> eqx.Module:
@@ -101,8 +104,12 @@ def _task(
         staying, joining = part_newcomers(partition.clients, settings.new_clients)
     federation = federate(source, partition, settings.validation, clients=staying)
     newcomers = None if joining is None else federate(source, partition, settings.validation, clients=joining)
+    remarks = _untested(federation)
+    if is_scaled(settings.data):
+        federation, newcomers, about = standardize(federation, newcomers)
+        remarks = (*about, *remarks)
     problem = Classifier(model, source.n_classes)
-    problem.check_reads(source.x, federation.classes)
+    problem.check_reads(federation.train.x, federation.classes)
     s, n = file.protocol.aggregated, federation.n_clients
     if s is not None and s > n:
         besides = f" besides {newcomers.n_clients} newcomers" if newcomers else ""
@@ -116,6 +123,19 @@ def _task(
         partition,
         newcomers=newcomers,
         content=content,
+        remarks=remarks,
+    )
+
+
+def _untested(federation: Federation) -> tuple[str, ...]:
+    """Who has no test samples, where others have some."""
+    without = [repr(one) for one, size in zip(federation.ids, federation.test.size, strict=True) if not size]
+    if not without or not federation.is_tested:
+        return ()
+    listed = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
+    return (
+        f"{len(without)} of {federation.n_clients} clients have no test samples ({listed}): they train, and are left out of "
+        "all test numbers",
     )
 
 
@@ -129,22 +149,26 @@ def task_from_arrays(
     is_test: np.ndarray | None = None,
     test_fraction: float = 0.25,
     n_classes: int | None = None,
+    normalize: str = "none",
     **settings: Any,
 ) -> Task:
     """A task from your own arrays: samples x, labels y, the client of each sample, and any Equinox model.
 
     Clients and labels are called what you call them: ``client_id`` holds whole numbers or texts, and so may ``y``.
     ``model`` is a function of a key that builds it (every seed gets its own start) or a ready model (every seed starts from
-    its weights). Without ``is_test``, a seeded part of each client's samples is its test. ``settings`` are those of a task
-    file, such as ``rounds`` and ``aggregated``.
+    its weights). Without ``is_test``, a seeded part of each client's samples is its test; with ``test_fraction`` = 0 all are
+    trained on and nothing is tested. ``normalize`` = "standard" shifts and scales each number of a sample to mean 0 and
+    deviation 1 over the training samples. ``settings`` are those of a task file, such as ``rounds`` and ``aggregated``.
     """
     if client_id is None:
         raise FedpriorError("client_id is missing: say who holds each sample, by a whole number or a text")
+    if normalize not in SCALINGS:
+        raise unknown("normalization of arrays", normalize, SCALINGS)
     source = from_arrays(x, y, client_id, n_classes, name)
     file = parse(
         {
             "name": name,
-            "data": {"source": "arrays"},
+            "data": {"source": "arrays"} | ({} if normalize == "none" else {"normalize": normalize}),
             "partition": {"kind": "natural", "test_fraction": test_fraction},
             "model": {"name": type(model).__name__ if isinstance(model, eqx.Module) else "given"},
             **settings,

@@ -22,12 +22,12 @@ from fedprior.core.random import Purpose, key_for
 from fedprior.engine.round import State
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientRow, Row, Times
+from fedprior.records.schedule import Schedule
+from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientId, ClientRow, LabelCounts, Row, Times
 from fedprior.study.program import Program
 from fedprior.study.settings import NOT_RECORDED
 from fedprior.wrappers import WRAPPERS, in_force
 
-PERSONAL_POOLED = ("personal", "pooled")
 PROBED = 4  # training samples on which the model at its start is recorded
 Scores = dict[tuple[str, str], Score]  # (model, data) -> every client's own
 
@@ -75,39 +75,32 @@ class Trial:
             state, info = self.program.engine.step(state)
             finite = all(np.isfinite(float(value)) for value in info.values())
             between = time.perf_counter()
-            scores = self.evaluate(state, t) if finite and self.is_due(t) else None
+            scores = self.evaluate(state, t) if finite and self.schedule.is_due(t) else None
+            if scores is not None and not scores:  # no loss would tell
+                finite = _is_finite(self.program.engine.placement.to_host(state))
             if not finite or not all(score.is_finite for score in (scores or {}).values()):
                 raise Diverged(self._diagnosis(t), t)
             yield Round(t, state, info, scores, between - begun, time.perf_counter() - between)
 
     # -- when what is evaluated ----------------------------------------------------------------------------------------
 
-    def is_due(self, t: int) -> bool:
-        """Whether round t is evaluated."""
-        return t % self.program.protocol.eval_every == 0 or t == self.program.rounds
-
-    def _pooled_due(self, t: int) -> bool:
-        """Whether the personal models see the pooled test after round t."""
-        when = self.program.protocol.pooled
-        return self.is_due(t) and (when == "every" or (when == "last" and t == self.program.rounds))
-
-    def is_wanted(self, t: int, model: str, data: str) -> bool:
-        """Whether a run of this length has such a score of round t."""
-        if model in NEWCOMERS:
-            return t == self.program.rounds
-        return self._pooled_due(t) if (model, data) == PERSONAL_POOLED else self.is_due(t)
+    @property
+    def schedule(self) -> Schedule:
+        """When what is evaluated."""
+        protocol = self.program.protocol
+        return Schedule(self.program.rounds, protocol.eval_every, protocol.pooled, self.program.is_scored)
 
     def evaluate(self, state: State, t: int) -> Scores:
         """All scores of round t."""
         program = self.program
         scores: Scores = {}
-        if not program.only_validation:
+        if program.is_tested:
             scores |= {(model, "own"): score for model, score in program.evaluator.own(state).items()}
-            if self._pooled_due(t):
+            if self.schedule.is_pooled(t):
                 scores |= {(model, "pooled"): score for model, score in program.evaluator.pooled(state).items()}
         if program.validator is not None:
             scores |= {(model, "validation"): score for model, score in program.validator.own(state).items()}
-        if not program.only_validation and program.task.newcomers is not None and t == program.rounds:
+        if program.newcomers_tested and t == program.rounds:
             scores |= {(model, "own"): score for model, score in program.evaluator.newcomers(state).items()}
         return scores
 
@@ -145,7 +138,7 @@ class Trial:
         config = {
             "format": FORMAT,
             "run": {
-                "task": task.settings.model_dump(exclude={"about"}),
+                "task": task.settings.model_dump(exclude={"about": True, "data": {"file"}}),
                 "protocol": protocol,
                 "variant": {
                     "name": variant.name,
@@ -169,9 +162,33 @@ class Trial:
             "environment": environment(),
             "cost": program.recorded_cost,
         }
+        if task.settings.data.file is not None:  # it may be moved: what it holds is what counts
+            config["data_file"] = task.settings.data.file
+        if not (program.is_tested or program.newcomers_tested or program.only_validation):
+            config["tested"] = False
+        if not program.is_scored:
+            config["scored"] = False
         if any(metric.info.per_class for metric in program.evaluator.metrics.values()):
             config["class_names"] = [str(name) for name in task.federation.classes]
         return config
+
+    def label_counts(self) -> LabelCounts | None:
+        """How many samples of each class every client has, newcomers included; None if that is to be left out."""
+        task = self.program.task
+        if not self.program.protocol.record_labels:
+            return None
+        clients: dict[ClientId, dict[str, list[int]]] = {}
+        for whose in (task.federation, *([] if task.newcomers is None else [task.newcomers])):
+            for part in ("train", "test", "validation"):
+                if (samples := getattr(whose, part)) is None:
+                    continue
+                owner = np.repeat(np.arange(whose.n_clients), samples.size)
+                flat = np.bincount(
+                    owner * whose.n_classes + np.asarray(samples.y), minlength=whose.n_clients * whose.n_classes
+                )
+                for client, counts in zip(whose.ids, flat.reshape(whose.n_clients, -1).tolist(), strict=True):
+                    clients.setdefault(client, {})[part] = counts
+        return LabelCounts(task.federation.classes, clients)
 
     def _revisions(self) -> dict[str, int]:
         """Which update of the method, and of each wrapper around it, the run is of."""
@@ -207,6 +224,12 @@ class Trial:
         return Times(done.number, round(done.train_seconds, 6), round(done.evaluation_seconds, 6))
 
 
+def _is_finite(state: State) -> bool:
+    """Whether all numbers that clients and server keep are finite."""
+    kept = jax.tree.leaves((state.clients, state.server))
+    return all(bool(jnp.isfinite(x).all()) for x in kept if jnp.issubdtype(x.dtype, jnp.floating))
+
+
 def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else f"a given {type(value).__name__}"
 
@@ -238,6 +261,7 @@ class Progress(NamedTuple):
     rounds: int
     accuracy: float | None  # percent, of the personal models (weighted, own test), at the last evaluation
     seconds: float  # of training in this call
+    rows: tuple[Row, ...] = ()  # what evaluations gave since the last call; empty where there was none
 
 
 Watch = Callable[[Progress], None]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.schema import plain
-from fedprior.study.settings import Protocol, assign, current_key, format_value, parse_assignment
+from fedprior.study.assignment import assign, current_key, format_value, native, parse_assignment
+from fedprior.study.settings import Protocol
 
 if TYPE_CHECKING:
     from fedprior.core.method import Method
@@ -48,7 +49,7 @@ class Variant:
         from fedprior import methods
         from fedprior.wrappers import WRAPPERS, checked
 
-        given = {current_key(key): value for key, value in {**(changes or {}), **more}.items()}
+        given = {current_key(key): native(value) for key, value in {**(changes or {}), **more}.items()}
         if isinstance(method, str):
             called, own = method, methods.keys(method)
         else:

@@ -161,6 +161,7 @@ def run_jobs(
     from fedprior.study.trial import Progress
 
     by_folder = {job["folder"]: cell for cell, job in zip(cells, jobs, strict=True)}
+    told = {job["folder"]: _recorded(job) for job in jobs}  # the last round of which the watcher has the rows
     waiting: dict[Future[dict[str, Any]], Cell] = {
         executor.submit(work, job): cell for cell, job in zip(cells, jobs, strict=True)
     }
@@ -169,7 +170,8 @@ def run_jobs(
         if isinstance(executor, Pool):
             for folder, progress in executor.drain_reports():
                 if folder in by_folder:
-                    watch(by_folder[folder], Progress(*progress))
+                    watch(by_folder[folder], latest := Progress(*progress))
+                    told[folder] = latest.round
         if should_stop():
             if isinstance(executor, Pool):
                 executor.ask_to_stop()
@@ -187,9 +189,18 @@ def run_jobs(
                 watch(cell, None)
             elif cell.folder is not None:
                 results.records.append(record := RunFolder(cell.folder).record())
-                watch(cell, Progress(record.round, cell.trial.program.rounds, last_accuracy(record.rows), 0.0))
+                rest = tuple(row for row in record.rows if row.round > told[str(cell.folder)])
+                watch(cell, Progress(record.round, cell.trial.program.rounds, last_accuracy(record.rows), 0.0, rest))
     order = {str(cell.folder): k for k, cell in enumerate(cells)}
     results.records.sort(key=lambda record: order[record.where])
+
+
+def _recorded(job: dict[str, Any]) -> int:
+    """The round up to which a cell was recorded before it goes on."""
+    from fedprior.records.runs import RunFolder
+
+    run = RunFolder(Path(job["folder"]))
+    return run.status[1] if run.exists and job["options"]["resume"] else 0
 
 
 def _outcome(future: Future[dict[str, Any]]) -> dict[str, Any]:

@@ -42,11 +42,23 @@ def _apply(algorithm: Algorithm, settings: Mapping[str, Any], method: Method) ->
     return fine_tune(algorithm, settings["fine_tune"], settings.get("fine_tune_step", own))
 
 
-FINE_TUNING = Wrapper(kind=int, default=0, about=Hyper("0: none; PRIOR's FT: 1 step", least=0, inert=0), apply=_apply)
+FINE_TUNING = Wrapper(
+    kind=int,
+    default=0,
+    about=Hyper(
+        "0: none; PRIOR's FT: 1 step", least=0, inert=0, meaning="more steps of the personal model before it is tested"
+    ),
+    apply=_apply,
+)
 STEP = Wrapper(
     kind=float,
     default=0.0,
-    about=Hyper("0: the method's own step size alpha, but 0.01 for pFedBayes, whose alpha is Adam's", least=0, inert=0),
+    about=Hyper(
+        "0: the method's own step size alpha, but 0.01 for pFedBayes, whose alpha is Adam's",
+        least=0,
+        inert=0,
+        meaning="size of those steps",
+    ),
     apply=None,
     part_of="fine_tune",
 )

@@ -13,7 +13,12 @@ from fedprior.core.vectors import Scalar, Tree
 from fedprior.errors import FedpriorError
 from fedprior.wrappers import Wrapper
 
-BETA = Hyper("1: the plain mean; PRIOR's AM: 2", above=0, inert=1)  # 0 would freeze the server
+BETA = Hyper(
+    "1: the plain mean; PRIOR's AM: 2",
+    above=0,
+    inert=1,
+    meaning="how many times as far as to the clients' mean the server goes",
+)  # 0 would freeze the server
 
 
 def relax(a: Algorithm, beta: Scalar, name: str = "this method") -> Algorithm:

@@ -44,7 +44,8 @@ def test_grouped_leaves_small_users_out() -> None:
         (lambda: natural(SIX, np.arange(3)), "group has 3 entries for 240 labels"),
         (lambda: natural(SIX, SIX, is_test=np.array([True])), "is_test has 1 entries for 240 labels"),
         (lambda: natural(np.zeros(3, int), np.array([0, 0, 1])), "client 1 has no test sample"),
-        (lambda: natural(SIX, SIX, is_test=SIX == 4), "client 0 has no test sample"),
+        (lambda: natural(SIX, SIX, is_test=SIX == 4), "client 4 has no train sample"),
+        (lambda: natural(SIX, SIX, test_fraction=-0.1), "test_fraction=-0.1; valid"),
         (lambda: grouped(SIX, SIX, clients=3, floor=3), "floor=3 users for each of 3 clients, with 6 users"),
         (lambda: grouped(SIX, SIX, clients=2, floor=1, alpha=-1.0), "alpha=-1.0"),
         (lambda: grouped(SIX, SIX, clients=2, floor=1, alpha=1e-9), "too small to draw from"),
@@ -60,3 +61,18 @@ def test_a_user_of_just_enough_samples_stays() -> None:
     group = np.repeat([0, 1, 2], [2, 3, 5])
     p = grouped(np.zeros(10, int), group, clients=1, floor=1, min_samples=3)
     assert sorted(all_samples(p).tolist()) == list(range(2, 10))
+
+
+def test_nothing_is_tested_where_that_is_asked_for() -> None:
+    for p in (natural(SIX, SIX, test_fraction=0), natural(SIX, SIX, is_test=np.zeros(240, bool))):
+        assert sum(map(len, p.train)) == 240
+        assert [len(test) for test in p.test] == [0] * 6
+        assert sorted(all_samples(p).tolist()) == list(range(240))
+
+
+def test_the_data_s_own_split_may_leave_a_client_untested() -> None:
+    is_test = (np.arange(240) % 5 == 0) & (SIX != 2)
+    assert [len(test) > 0 for test in natural(SIX, SIX, is_test=is_test).test] == [True, True, False, True, True, True]
+    assert not natural(SIX, SIX, test_fraction=0.1).may_lack_test  # a fraction is for all clients
+    with pytest.raises(FedpriorError, match="client 1 has no test sample"):
+        natural(np.zeros(5, int), np.array([0, 0, 1, 2, 2]))

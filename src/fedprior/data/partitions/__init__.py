@@ -110,6 +110,8 @@ def split_source(source: Source, settings: Mapping[str, Any]) -> Partition:
     function = PARTITIONS.find(kind)
     parameters = inspect.signature(function).parameters
     given = {name: getattr(source, name) for name in parameters if name in FROM_SOURCE}
+    if (clients := options.get("clients")) is not None and clients > len(source.y):
+        raise FedpriorError(f"partition '{kind}': clients = {clients}, but {source.name} has {len(source.y)} samples")
     if "group" in given and source.group is None and parameters["group"].default is inspect.Parameter.empty:
         raise FedpriorError(f"partition '{kind}' needs writers or users, and {source.name} has none; try dirichlet")
     return check(function(**given, **options))

@@ -26,6 +26,7 @@ class Partition:
     test: tuple[Indices, ...]
     y: Labels  # [n] the labels to use: the source's own, except for `lognormal(..., labels="released")`
     names: tuple[int | str, ...] | None = None  # what the clients are called; None: 0, 1, ...
+    may_lack_test: bool = False  # whether it is meant that clients have no test sample
 
     @property
     def clients(self) -> int:
@@ -48,6 +49,8 @@ class Partition:
 def check(partition: Partition) -> Partition:
     """Return the partition if each client can train and be tested and no sample is held twice; else say who cannot.
 
+    A client without a test sample is valid only where the data's own split or a test_fraction of 0 asks for it.
+
     >>> check(Partition((np.array([0]),), (np.array([], int),), np.zeros(1, int)))
     Traceback (most recent call last):
     fedprior.errors.FedpriorError: client 0 has no test sample (1 train, 0 test); give it more samples or leave it out
@@ -57,7 +60,7 @@ def check(partition: Partition) -> Partition:
         raise FedpriorError(f"a partition needs one train and one test list for each of its clients; got {given}")
     for client, train, test in zip(partition.ids, partition.train, partition.test, strict=True):
         for part, samples in (("train", train), ("test", test)):
-            if not len(samples):
+            if not len(samples) and not (part == "test" and partition.may_lack_test):
                 have = f"({len(train)} train, {len(test)} test)"
                 raise FedpriorError(
                     f"client {client!r} has no {part} sample {have}; give it more samples or leave it out"
@@ -138,15 +141,19 @@ def split_off_test(
     rng: np.random.Generator,
     names: tuple[int | str, ...] | None = None,
 ) -> Partition:
-    """Shuffle each client's samples and make this fraction of them its test; at least one each to train and to test."""
-    require_fraction("test_fraction", test_fraction)
+    """Shuffle each client's samples and make this fraction of them its test; at least one each to train and to test.
+
+    With a fraction of 0 all samples are for training, and nothing is tested.
+    """
+    if test_fraction != 0:
+        require_fraction("test_fraction", test_fraction)
     train, test = [], []
     for samples in held:
         order = rng.permutation(samples)
-        n = min(max(round(test_fraction * len(order)), 1), max(len(order) - 1, 0))
+        n = min(max(round(test_fraction * len(order)), 1), max(len(order) - 1, 0)) if test_fraction else 0
         train.append(order[n:])
         test.append(order[:n])
-    return check(Partition(tuple(train), tuple(test), y, names))
+    return check(Partition(tuple(train), tuple(test), y, names, may_lack_test=test_fraction == 0))
 
 
 def samples_by_class(y: Labels) -> list[Indices]:

@@ -34,7 +34,8 @@ def natural(
     """One client per writer or user, in the order of their ids; the data's own test split where there is one.
 
     Without `is_test`, each client's samples are split by the seed (LEAF's split of FEMNIST is 90/10, hence the default;
-    Caldas et al. 2018, arXiv:1812.01097). `group_names`: what the writers or users 0, 1, ... are called.
+    Caldas et al. 2018, arXiv:1812.01097); with a test_fraction of 0 nothing is tested. A split of the data's own may leave
+    clients without a test sample. `group_names`: what the writers or users 0, 1, ... are called.
 
     >>> p = natural(np.zeros(4, int), np.array([0, 0, 1, 1]), is_test=np.array([False, True, True, False]))
     >>> p.train, p.test
@@ -47,7 +48,8 @@ def natural(
     if len(is_test) != len(y):
         raise FedpriorError(f"is_test has {len(is_test)} entries for {len(y)} labels; give one for each sample")
     own = np.asarray(is_test, bool)
-    return check(Partition(tuple(i[~own[i]] for i in held), tuple(i[own[i]] for i in held), y, group_names))
+    train, test = (tuple(i[part[i]] for i in held) for part in (~own, own))
+    return check(Partition(train, test, y, group_names, may_lack_test=True))
 
 
 def grouped(

@@ -10,7 +10,7 @@ INSTALL = $(BIN)/python -m pip install --quiet $(if $(CONSTRAINTS),--constraint 
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-slow mutations lint format benchmark clean
+.PHONY: help demo test test-quick test-slow test-deploy mutations lint format benchmark clean
 
 help:  ## this list
 	@awk -F ':.*## *' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,10 +23,13 @@ test: lint test-quick  ## lint, types and the tests that take seconds (COVERAGE=
 # Nearly all their time is compiling, of which the compiler's optimization is a fifth: here they do without, and those that
 # compare bits run again with the slow tests, compiled as users compile.
 test-quick: $(VENV)/dev  ## the tests that take seconds, without lint
-	XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0" $(PYTEST) -m "not slow" $(if $(COVERAGE),--cov=fedprior)
+	XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0" $(PYTEST) -m "not slow and not deploy" $(if $(COVERAGE),--cov=fedprior)
 
 test-slow: $(VENV)/dev  ## the tests that take minutes
 	$(PYTEST) -m "slow or bits"
+
+test-deploy: $(VENV)/dev  ## a real federation on this machine, with Flower's own commands (minutes)
+	$(BIN)/python -m pytest -m deploy
 
 mutations: $(VENV)/dev  ## plant errors, one at a time: the tests must notice each of them (minutes)
 	$(BIN)/python tests/mutate.py
@@ -56,7 +59,7 @@ $(VENV)/run: $(VENV)/base pyproject.toml $(CONSTRAINTS)
 	touch $@
 
 $(VENV)/dev: $(VENV)/base pyproject.toml $(CONSTRAINTS)
-	$(INSTALL) --editable ".[dev,hub]"
+	$(INSTALL) --editable ".[dev,hub,flower]"
 	touch $@ $(VENV)/run
 
 $(VENV)/torch: $(VENV)/dev pyproject.toml $(CONSTRAINTS)

@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 MAY_IMPORT["study"] = {*MAY_IMPORT, "study"}
 MAY_IMPORT["reproduce"] = {*MAY_IMPORT}
+MAY_IMPORT["flower"] = {*MAY_IMPORT}
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "__init__"}
 MAY_IMPORT["__init__"] = {*MAY_IMPORT} - {"cli"}
 # Packages that a room imports at the top of its files; anything heavier is imported inside functions.
@@ -42,6 +43,7 @@ PACKAGES: dict[str, set[str]] = {
     "analysis": {"numpy"},
     "report": {"numpy"},
     "cli": {"typer", "click", "rich"},
+    "flower": {"jax", "equinox", "numpy", "pydantic", "safetensors", "flwr"},
 }
 EXCEPTIONS = {"records.checkpoint": {"jax", "safetensors"}, "data.view": {"jax"}}
 JAX = {"jax", "equinox", "optax", "numpy", "scipy", "pydantic"}

@@ -11,11 +11,12 @@ import numpy as np
 
 import fedprior as fp
 from fedprior.core.vectors import row
+from fedprior.flower.bookkeeping import Ledger, Options
 from fedprior.flower.client import client_app
 from fedprior.flower.memory import MemoryGrid, Node
 from fedprior.flower.programs import Programs
 from fedprior.flower.roster import Patience
-from fedprior.flower.server import Ledger, Options, serve
+from fedprior.flower.server import serve
 from fedprior.flower.spec import open_spec
 from fedprior.flower.state import Store
 from fedprior.models import build

@@ -17,10 +17,11 @@ pytest.importorskip("flwr")
 from flwr.app import Message
 
 from fedprior.errors import FedpriorError
+from fedprior.flower.bookkeeping import Options
 from fedprior.flower.client import client_app
 from fedprior.flower.memory import MemoryGrid, Node
 from fedprior.flower.messages import Order
-from fedprior.flower.server import Options, serve
+from fedprior.flower.server import serve
 from fedprior.flower.spec import open_spec
 from fedprior.flower.state import Store
 from fedprior.records.runs import RunFolder
@@ -48,7 +49,7 @@ def nodes(deployment: Deployment, tamper: Any = None) -> list[Node]:
     return made
 
 
-@pytest.mark.parametrize("at", [0, 1, 2, 3])
+@pytest.mark.parametrize("at", [*(pytest.param(t, marks=pytest.mark.slow) for t in (0, 1, 3)), 2])
 def test_a_killed_server_resumes_to_the_same_bits(tmp_path: Path, at: int) -> None:
     deployment = Deployment(tmp_path, ROW)
 
@@ -62,6 +63,7 @@ def test_a_killed_server_resumes_to_the_same_bits(tmp_path: Path, at: int) -> No
     assert_same(deployment, deployment.run(resume=True), ROW)
 
 
+@pytest.mark.slow
 def test_a_lost_reply_is_asked_for_again_when_the_node_comes_back(tmp_path: Path) -> None:
     """Its state was written and never accepted: the client trains again from the state before."""
     deployment = Deployment(tmp_path, ROW)
@@ -82,6 +84,7 @@ def test_a_lost_reply_is_asked_for_again_when_the_node_comes_back(tmp_path: Path
     assert_same(deployment, run, ROW)
 
 
+@pytest.mark.slow
 def test_an_orphan_can_write_what_it_likes(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, ROW)
 
@@ -94,6 +97,7 @@ def test_an_orphan_can_write_what_it_likes(tmp_path: Path) -> None:
     assert_same(deployment, deployment.run(nodes(deployment, write)), ROW)
 
 
+@pytest.mark.slow
 def test_only_two_states_are_kept(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, ROW)
     deployment.run()
@@ -103,6 +107,7 @@ def test_only_two_states_are_kept(tmp_path: Path) -> None:
         assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
 
 
+@pytest.mark.slow
 def test_a_wiped_disk_is_said_and_the_others_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     deployment = Deployment(tmp_path, ROW)
 
@@ -119,6 +124,7 @@ def test_a_wiped_disk_is_said_and_the_others_go_on(tmp_path: Path, caplog: pytes
     assert {client for t, client in scored if t == 3} == set(NAMES) - {"b"}
 
 
+@pytest.mark.slow
 def test_another_clients_state_is_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     deployment = Deployment(tmp_path, ROW)
 
@@ -133,6 +139,7 @@ def test_another_clients_state_is_not_taken(tmp_path: Path, caplog: pytest.LogCa
     assert "another client's" in caplog.text
 
 
+@pytest.mark.slow
 def test_two_servers_do_not_share_a_checkpoint(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, ROW)
 
@@ -144,6 +151,7 @@ def test_two_servers_do_not_share_a_checkpoint(tmp_path: Path) -> None:
     deployment.run(nodes(deployment, second))
 
 
+@pytest.mark.slow
 def test_other_samples_are_noticed_on_resume(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, ROW)
     deployment.run()

@@ -100,6 +100,7 @@ def ends(folder: Path, tamper: Tamper, rounds: int) -> tuple[dict[str, np.ndarra
     return arrays, ledger.rejected, run.rows("metrics.csv")
 
 
+@pytest.mark.slow
 def test_bad_replies_are_as_if_they_were_missing(tmp_path: Path) -> None:
     kinds, rounds = list(BAD), 100
     seen: set[str] = set()
@@ -127,6 +128,7 @@ def test_bad_replies_are_as_if_they_were_missing(tmp_path: Path) -> None:
     assert nobody == {}
 
 
+@pytest.mark.slow
 def test_an_app_that_fails_is_tried_a_bounded_number_of_times(tmp_path: Path) -> None:
     times = itertools.count()
 
@@ -165,6 +167,7 @@ def test_an_upload_far_from_the_others_is_found_among_five() -> None:
     assert far_from_the_others(ups, 10.0) == []
 
 
+@pytest.mark.slow
 def test_the_states_of_rejected_rounds_are_not_gone_on_from(tmp_path: Path) -> None:
     """A client whose first reply was bad has no accepted state, and trains again from its beginning."""
     begun: list[str] = []

@@ -11,7 +11,7 @@ pytest.importorskip("flwr")
 from fedprior.methods import METHODS
 from flower.example import Deployment, assert_same
 
-QUICK = ("fedavg", "mh", "fedamp")
+QUICK = ("mh",)
 pytestmark = pytest.mark.bits
 
 

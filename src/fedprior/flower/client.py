@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +96,9 @@ class LocalSite:
 
     def check(self, greeting: Greeting) -> None:
         """Refuse a server that runs another task or another version."""
-        import fedprior
-
-        if greeting.version != fedprior.__version__:
+        if greeting.version != (here := version("fedprior")):
             raise FedpriorError(
-                f"the server runs fedprior {greeting.version}, this site {fedprior.__version__}; install the same version"
+                f"the server runs fedprior {greeting.version}, this site {here}; install the same version"
             )
         if greeting.digest != self.spec.digest:
             raise FedpriorError(
@@ -144,8 +143,6 @@ class LocalSite:
 
     def _keep_model(self, order: Order, mixture: Mixture) -> None:
         """Write the personal model after a round where its owner finds it: ready for `fp.load` and ``fedprior predict``."""
-        import fedprior
-
         problem, sites = self.programs(order.clients).problem, self.spec.sites
         predictor = Predictor(
             problem,
@@ -159,7 +156,7 @@ class LocalSite:
                 "row": self.row,
                 "seed": order.seed,
                 "round": order.round,
-                "versions": {"fedprior": fedprior.__version__},
+                "versions": {"fedprior": version("fedprior")},
             },
             self.spec.built,
         )

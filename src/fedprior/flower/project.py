@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 
-import fedprior
 from fedprior.errors import FedpriorError
 from fedprior.files import write_text
 
@@ -25,7 +25,7 @@ def write_project(folder: Path) -> list[Path]:
     about = {
         "name": package.replace("_", "-"),
         "package": package,
-        "version": fedprior.__version__,
+        "version": version("fedprior"),
         "out": str(folder.absolute() / "runs"),
     }
     written = []

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -59,13 +60,11 @@ def await_nodes(grid: Grid, wanted: int, patience: Patience) -> dict[str, int]:
 
 def greet(grid: Grid, spec: Spec, nodes: Mapping[str, int], patience: Patience) -> dict[str, Presence]:
     """What each site has, by client; a site that cannot take part is named in the log, and is not there."""
-    import fedprior
-
     asked: dict[str, tuple[str, str]] = {}  # message -> client, secret
     messages, whose = [], []
     for name, node in nodes.items():
         secret = secrets.token_hex(16)
-        greeting = Greeting(name, spec.digest, fedprior.__version__, secret)
+        greeting = Greeting(name, spec.digest, version("fedprior"), secret)
         messages.append(
             Message(RecordDict({"hello": greeting.to_record()}), node, HELLO, ttl=max(patience.deadline, 1.0))
         )

@@ -119,7 +119,7 @@ def test_a_wiped_disk_is_said_and_the_others_go_on(tmp_path: Path, caplog: pytes
     with caplog.at_level("INFO", "flwr"):
         run = deployment.run(nodes(deployment, wipe))
     assert "the state of client 'b' that the server asks for" in caplog.text
-    assert "rejoin" in caplog.text
+    assert "bring the file back" in caplog.text
     scored = {(row.round, row.client) for row in run.rows("clients.csv")}
     assert {client for t, client in scored if t == 3} == set(NAMES) - {"b"}
 

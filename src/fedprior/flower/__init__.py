@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedprior.flower.client import client_app
     from fedprior.flower.server import server_app
+    from fedprior.flower.site import samples_from_file
 
-__all__ = ["client_app", "server_app"]
+_HOME = {"client_app": "client", "server_app": "server", "samples_from_file": "site"}
+__all__ = ["client_app", "samples_from_file", "server_app"]
 
 
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name in __all__:
-        return getattr(importlib.import_module(f"fedprior.flower.{name.removesuffix('_app')}"), name)
+    if name in _HOME:
+        return getattr(importlib.import_module(f"fedprior.flower.{_HOME[name]}"), name)
     raise AttributeError(f"module 'fedprior.flower' has no attribute '{name}'")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedprior.data.federation import Samples
 from fedprior.data.given import as_numbers
+from fedprior.data.own_file import from_file
 from fedprior.data.partitions import natural
 from fedprior.errors import FedpriorError
 from fedprior.files import array_digest, digest
@@ -25,6 +28,18 @@ class Site(NamedTuple):
     def sizes(self) -> tuple[int, int]:
         """How many samples there are to train and to test."""
         return int(self.train.size[0]), int(self.test.size[0])
+
+
+def samples_from_file(
+    path: Path | str, *, label: str, features: Sequence[str], split: str | None = None
+) -> tuple[np.ndarray, ...]:
+    """A site's samples from its own CSV, Parquet or NPZ file, by the names of its columns: (x, y) or (x, y, is_test).
+
+    Numbers are taken as they are: scale them alike on all sites, or leave them.
+    """
+    source = from_file(Path(path), label=label, split=split, features=features)
+    labels = np.array(source.class_names or range(source.n_classes), object)[source.y]
+    return (source.x, labels) if source.is_test is None else (source.x, labels, source.is_test)
 
 
 def open_site(given: Any, settings: SiteSettings) -> Site:

@@ -91,7 +91,7 @@ class Store:
     def _lost(self, why: str, path: Path) -> StateLost:
         return StateLost(
             f"the state of client {self.client!r} that the server asks for, {path}, {why}; bring the file back from a copy "
-            "of the state folder and resume, or let the site join anew (node-config rejoin=true)"
+            "of the state folder, and the site takes part again in the next round"
         )
 
     def sweep(self, *kept: str) -> None:

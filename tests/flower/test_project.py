@@ -1,0 +1,96 @@
+"""What `fedprior flower` writes and says, without a federation."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from program import fedprior, refused
+
+from flower.example import CLASSES, samples
+from flower.loopback import certificate_authority
+
+TASK = """
+rounds = 2
+[sites]
+shape = [6]
+classes = ["ill", "well", "unsure"]
+[model]
+name = "mclr"
+"""
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """A project whose site has a table with six columns."""
+    folder = tmp_path / "eight-hospitals"
+    assert fedprior("flower", "init", folder).code == 0
+    (folder / "eight_hospitals" / "task.toml").write_text(TASK)
+    data = folder / "eight_hospitals" / "data.py"
+    changed = data.read_text().replace('["age", "pressure"]', 'list("abcdef")')
+    data.write_text(changed)
+    x, y, _ = samples(0)
+    rows = [",".join([*map(str, row), label]) for row, label in zip(x.tolist(), y, strict=True)]
+    (tmp_path / "visits.csv").write_text("\n".join(["a,b,c,d,e,f,diagnosis", *rows]) + "\n")
+    return folder
+
+
+def test_a_new_project_is_one_that_flower_takes(app: Path) -> None:
+    import tomllib
+
+    from flwr.common.config import validate_config
+
+    content = tomllib.loads((app / "pyproject.toml").read_text())
+    valid, errors, warnings = validate_config(content, check_module=False)
+    assert (valid, errors, warnings) == (True, [], [])
+    code = "from eight_hospitals.app import client, server; print(type(client).__name__, type(server).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=app, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["ClientApp", "ServerApp"]
+    refused(fedprior("flower", "init", app), "is not empty")
+    refused(fedprior("flower", "init", app / "7"), "begins with a letter")
+
+
+def test_a_site_is_checked_before_it_joins(app: Path, tmp_path: Path) -> None:
+    config = f'data="{tmp_path / "visits.csv"}" state-dir="{tmp_path / "states"}"'
+    done = fedprior("flower", "check", app, "--node-config", config)
+    assert done.code == 0, done.err
+    assert "data: 17 samples to train and 6 to test" in done.out
+    (tmp_path / "visits.csv").write_text((tmp_path / "visits.csv").read_text().replace("ill", "sick"))
+    refused(fedprior("flower", "check", app, "--node-config", config), "this site has a label 'sick'")
+    refused(fedprior("flower", "check", app, "--node-config", 'data="none.csv"'), "cannot read the data file none.csv")
+    refused(fedprior("flower", "check", tmp_path), "is no Flower project")
+
+
+def test_keys_and_certificates_are_looked_at(app: Path, tmp_path: Path) -> None:
+    from fedprior.errors import FedpriorError
+    from fedprior.flower import look
+
+    authority = certificate_authority(tmp_path / "certificates")
+    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=30)
+    assert look.check_certificate(authority, None) == f"valid until {until:%Y-%m-%d}"
+    with pytest.raises(FedpriorError, match=r"no trusted SuperLink at 127\.0\.0\.1:1"):
+        look.check_certificate(authority, "127.0.0.1:1")
+    with pytest.raises(FedpriorError, match="is no certificate"):
+        look.check_certificate(app / "LICENSE", None)
+    with pytest.raises(FedpriorError, match="is no private key"):
+        look.check_key(app / "LICENSE")
+
+
+def test_the_samples_of_a_file(tmp_path: Path) -> None:
+    from fedprior.flower import samples_from_file
+
+    (tmp_path / "a.csv").write_text("x,y,part\n1,ill,train\n2,well,test\n3,ill,train\n4,well,train\n")
+    x, y, is_test = samples_from_file(tmp_path / "a.csv", label="y", features=["x"], split="part")
+    assert x.tolist() == [[1.0], [2.0], [3.0], [4.0]]
+    assert y.tolist() == ["ill", "well", "ill", "well"]
+    assert is_test.tolist() == [False, True, False, False]
+    assert len(samples_from_file(tmp_path / "a.csv", label="y", features=["x"])) == 2
+    assert set(CLASSES) >= set(y)
+    assert np.isfinite(x).all()

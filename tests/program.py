@@ -62,9 +62,8 @@ def kept(folder: Path) -> dict[str, bytes]:
     return {name: c for name, c in contents(folder).items() if not name.endswith(("times.csv", "provenance.json"))}
 
 
-def timeless(summary: dict[str, Any]) -> dict[str, Any]:
+def timeless(summary: Any) -> Any:
     """A summary without the seconds that runs took."""
-    return {
-        task: {row: {key: value for key, value in about.items() if key != "seconds"} for row, about in rows.items()}
-        for task, rows in summary.items()
-    }
+    if not isinstance(summary, dict):
+        return summary
+    return {key: timeless(value) for key, value in summary.items() if key != "seconds"}

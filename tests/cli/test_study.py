@@ -176,11 +176,11 @@ def test_workers_give_the_same_tables(conducted: tuple[Path, Outcome], tmp_path:
     command = ("study", folder / "mine.toml", "--workers", "2", "--out", tmp_path)
     done = fedprior(*command, "--json")
     assert done.code == 0, done.err
-    assert json.loads(done.out) == json.loads(outcome.out)
+    assert timeless(json.loads(done.out)) == timeless(json.loads(outcome.out))
     for run in find_runs(folder / "runs"):
         other = RunFolder(tmp_path / run.path.relative_to(folder / "runs")).record()
         assert numbers(other) == numbers(run.record())
-    assert done.err.count(" 2/2 ") == 12  # one bar for each run
+    assert "12 of 12 done" in done.err
 
 
 @pytest.mark.slow
@@ -219,4 +219,4 @@ def test_ctrl_c_with_workers_stops_all_and_resume_goes_on(tmp_path: Path) -> Non
     )
     whole = fedprior(*long[3:], "--json", "--out", tmp_path / "whole")
     assert whole.code == 0
-    assert json.loads(done.stdout) == json.loads(whole.out)
+    assert timeless(json.loads(done.stdout)) == timeless(json.loads(whole.out))

@@ -63,7 +63,7 @@ def test_the_command_chooses_and_tells_how_to_use_the_choice(tmp_path: Path) -> 
     line = next(line for line in shown.out.splitlines() if line.rstrip().endswith("chosen"))
     assert f"{best['validation']['mean']:.2f}±{best['validation']['std']:.2f}" in line
     assert sum("diverged" in line for line in shown.out.splitlines()) == 2
-    assert "6/6" in shown.err
+    assert "2 of 2 done" in shown.err
 
 
 def test_every_setting_diverged(tmp_path: Path) -> None:

@@ -84,6 +84,30 @@ def test_a_lost_reply_is_asked_for_again_when_the_node_comes_back(tmp_path: Path
     assert_same(deployment, run, ROW)
 
 
+def test_a_node_that_was_away_is_asked_again(tmp_path: Path) -> None:
+    """It comes back under its own number, and knows nothing of the message that it had received."""
+    deployment = Deployment(tmp_path, ROW)
+    away: list[Node] = []
+    grid: list[MemoryGrid] = []
+
+    def die(asked: Message, reply: Message) -> Message | None:
+        order = order_of(asked)
+        if order is None or order.round != 1 or away:
+            return reply
+        away.append(grid[0].nodes.pop(2))
+        return None
+
+    def come_back(seconds: float) -> None:
+        if away and 2 not in grid[0].nodes:
+            grid[0].nodes[2] = away[0]
+
+    grid.append(MemoryGrid(nodes(deployment, die), deployment.config))
+    patience = dataclasses.replace(NOW, sleep=come_back)
+    run = serve(grid[0], open_spec(deployment.task), Options.of(deployment.config), patience)
+    assert away
+    assert_same(deployment, run, ROW)
+
+
 @pytest.mark.slow
 def test_an_orphan_can_write_what_it_likes(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, ROW)

@@ -138,7 +138,7 @@ class LocalSite:
             reply["info"] = info
             if order.upload:
                 reply["up"] = up
-        store.sweep(order.begin, order.save)
+        store.sweep(order.begin)
         return reply
 
     def _keep_model(self, order: Order, mixture: Mixture) -> None:

@@ -78,6 +78,8 @@ class Exchange:
         nodes = nodes_by_name(self.grid)
         for name, pending in waiting.items():
             node = nodes.get(name)
+            if node is None:
+                pending.node = 0  # gone: what was sent to it is lost, and is sent again when it is back
             if node is None or node == pending.node or pending.attempts >= ATTEMPTS:
                 continue
             # Every message has a secret and a state name of its own: an answer to an earlier one cannot pass for it.

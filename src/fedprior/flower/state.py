@@ -94,13 +94,26 @@ class Store:
             "of the state folder, and the site takes part again in the next round"
         )
 
-    def sweep(self, *kept: str) -> None:
-        """Remove every state but these."""
-        if not self.folder.is_dir():
+    def sweep(self, begin: str) -> None:
+        """Remove the states of rounds before that of ``begin``, which the server has accepted.
+
+        Those of the same round and of later ones stay: of several messages of a round, the server may have accepted any.
+        """
+        if not (at := _round(begin)):
             return
         for path in self.folder.glob("*.safetensors*"):
-            if path.name.partition(".")[0] not in kept and NAME.fullmatch(path.name.partition(".")[0]):
+            if (t := _round(path.name)) is not None and t < at:
                 path.unlink(missing_ok=True)
+
+
+def _round(name: str) -> int | None:
+    """The round that a state is of, by its name.
+
+    >>> _round("00000012-a1b2"), _round("notes.txt")
+    (12, None)
+    """
+    found = re.match(r"([0-9]{8})-", name)
+    return None if found is None else int(found[1])
 
 
 def _checked(name: str) -> str:

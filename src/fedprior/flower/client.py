@@ -160,7 +160,8 @@ class LocalSite:
             },
             self.spec.built,
         )
-        predictor.save(self.folder / f"{as_file_name(order.client)}-{order.experiment}.safetensors")
+        path = predictor.save(self.folder / f"{as_file_name(order.client)}-{order.experiment}.safetensors")
+        path.chmod(0o600)
 
 
 def _arrays(content: RecordDict, key: str) -> ArrayRecord:

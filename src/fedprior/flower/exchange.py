@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 
 from fedprior.errors import FedpriorError
 from fedprior.flower.messages import ROUND, Order, Receipt
-from fedprior.flower.roster import Patience, nodes_by_name
+from fedprior.flower.roster import Address, Patience, nodes_by_name
 from fedprior.flower.wire import from_record
 
 log = logging.getLogger("flwr")
@@ -40,7 +40,7 @@ class Pending:
 
     order: Order
     arrays: Callable[[], RecordDict]
-    node: int = 0
+    sent_to: Address | None = None
     attempts: int = 0
 
 
@@ -77,10 +77,10 @@ class Exchange:
         """Send what was not sent yet, or was sent to a node that is no longer the client's."""
         nodes = nodes_by_name(self.grid)
         for name, pending in waiting.items():
-            node = nodes.get(name)
-            if node is None:
-                pending.node = 0  # gone: what was sent to it is lost, and is sent again when it is back
-            if node is None or node == pending.node or pending.attempts >= ATTEMPTS:
+            address = nodes.get(name)
+            if address is None:
+                pending.sent_to = None  # gone: what was sent to it is lost, and is sent again when it is back
+            if address is None or address == pending.sent_to or pending.attempts >= ATTEMPTS:
                 continue
             # Every message has a secret and a state name of its own: an answer to an earlier one cannot pass for it.
             token = secrets.token_hex(8)
@@ -92,8 +92,10 @@ class Exchange:
             content = pending.arrays()
             content["order"] = order.to_record()
             ttl = max(end - self.patience.clock(), 1.0)
-            (number,) = self.grid.push_messages([Message(content, node, ROUND, ttl=ttl, group_id=str(order.round))])
-            pending.node, pending.attempts = node, pending.attempts + 1
+            (number,) = self.grid.push_messages(
+                [Message(content, address.node, ROUND, ttl=ttl, group_id=str(order.round))]
+            )
+            pending.sent_to, pending.attempts = address, pending.attempts + 1
             if number is not None:
                 asked[str(number)] = (name, order)
 
@@ -102,7 +104,7 @@ class Exchange:
     ) -> None:
         if message.has_error():
             log.warning("fedprior: the app of client %r failed: %s", name, (message.error.reason or "")[:500])
-            waiting[name].node = 0  # it is tried again, a bounded number of times
+            waiting[name].sent_to = None  # it is tried again, a bounded number of times
             if waiting[name].attempts >= ATTEMPTS:
                 del waiting[name]
                 self.rejected[name] += 1

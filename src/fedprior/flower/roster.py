@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import NamedTuple
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -33,9 +34,16 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
 
-def nodes_by_name(grid: Grid) -> dict[str, int]:
+class Address(NamedTuple):
+    """Where a client is reached: a node that was started anew has the same number, and knows of no earlier message."""
+
+    node: int
+    since: str
+
+
+def nodes_by_name(grid: Grid) -> dict[str, Address]:
     """The nodes that are there, by their registered names."""
-    found: dict[str, int] = {}
+    found: dict[str, Address] = {}
     for node in grid.get_nodes():
         if not node.name:
             raise FedpriorError(
@@ -44,11 +52,11 @@ def nodes_by_name(grid: Grid) -> dict[str, int]:
             )
         if node.name in found:
             raise FedpriorError(f"two nodes are called {node.name!r}; unregister one of them")
-        found[node.name] = node.node_id
+        found[node.name] = Address(node.node_id, node.last_activated_at)
     return found
 
 
-def await_nodes(grid: Grid, wanted: int, patience: Patience) -> dict[str, int]:
+def await_nodes(grid: Grid, wanted: int, patience: Patience) -> dict[str, Address]:
     """The nodes by name, as soon as there are as many as are wanted, or at the deadline."""
     end = patience.clock() + patience.deadline
     while True:
@@ -58,11 +66,11 @@ def await_nodes(grid: Grid, wanted: int, patience: Patience) -> dict[str, int]:
         patience.sleep(patience.poll)
 
 
-def greet(grid: Grid, spec: Spec, nodes: Mapping[str, int], patience: Patience) -> dict[str, Presence]:
+def greet(grid: Grid, spec: Spec, nodes: Mapping[str, Address], patience: Patience) -> dict[str, Presence]:
     """What each site has, by client; a site that cannot take part is named in the log, and is not there."""
     asked: dict[str, tuple[str, str]] = {}  # message -> client, secret
     messages, whose = [], []
-    for name, node in nodes.items():
+    for name, (node, _) in nodes.items():
         secret = secrets.token_hex(16)
         greeting = Greeting(name, spec.digest, version("fedprior"), secret)
         messages.append(

@@ -6,7 +6,6 @@ accepted is therefore never read, whoever wrote it: a process that outlived its 
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,12 +62,9 @@ class Store:
         with writing(path):
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-        def save(temporary: Path) -> None:
-            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600))
-            temporary.write_bytes(safetensors.numpy.save(arrays, metadata=self._mark(name, arrays)))
-
         try:
-            replace_file(path, save)
+            content = safetensors.numpy.save(arrays, metadata=self._mark(name, arrays))
+            replace_file(path, lambda temporary: temporary.write_bytes(content), mode=0o600)
         except safetensors.SafetensorError as error:
             raise cannot_write(path, error) from error
 

@@ -20,7 +20,7 @@ from fedprior.core.batch import SAMPLES_PER_STEP, Batch
 from fedprior.data.decode import token_ids
 from fedprior.data.federation import Federation
 from fedprior.data.sources import SOURCES, Source, from_arrays
-from fedprior.engine.evaluate import _everything
+from fedprior.engine.evaluate import everything
 from fedprior.models.classifier import log_probabilities
 from fedprior.records.runs import MemoryRun
 from fedprior.study.program import Program
@@ -89,7 +89,7 @@ def evaluation(method: str, joins: bool) -> Any:
 
         steps = -(-int(whose.test.size.max()) // SAMPLES_PER_STEP)
         empty = jnp.zeros((steps, SAMPLES_PER_STEP, len(whose.classes)))
-        return _everything(test, k).fold(ask, (jnp.int32(0), empty))[1].reshape(-1, len(whose.classes))
+        return everything(test, k).fold(ask, (jnp.int32(0), empty))[1].reshape(-1, len(whose.classes))
 
     return evaluate
 

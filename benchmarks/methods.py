@@ -61,7 +61,7 @@ def compare(names: list[str], clients: int, repeats: int) -> dict[str, Any]:
     data = federation(clients)
     base = engine("fedavg", data)
     base_state, _ = rounds(base, base.init(0))
-    gradients = {name: measure(make(name).algorithm(), base.problem, data).gradients for name in ["fedavg", *names]}
+    gradients = {name: measure(make(name), base.problem, data).gradients for name in ["fedavg", *names]}
     ratios = {}
     for name in names:
         e = engine(name, data)

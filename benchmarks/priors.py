@@ -56,7 +56,7 @@ class Timed:
         data = federation(size)
         self.engine = Engine(problem, method.algorithm(), data, aggregated=4)
         self.state: State = self.engine.step(self.engine.init(0))[0]
-        self.gradients = measure(method.algorithm(), problem, data).gradients
+        self.gradients = measure(method, problem, data).gradients
         self.seconds: list[float] = []
 
     def round(self) -> None:

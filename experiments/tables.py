@@ -214,6 +214,7 @@ def main() -> None:
     parser.add_argument("--trial-seeds", type=int, default=3, help="of each setting that is tried")
     parser.add_argument("--trial-rounds", type=int, default=100)
     parser.add_argument("--slow-trial-rounds", type=int, default=50, help="of pFedBayes, far slower than the others")
+    parser.add_argument("--proximal-trial-rounds", type=int, help="of pFedMe and pFedBreD; without it as of the others")
     parser.add_argument("--only", choices=("published", "tuned"), default=None)
     parser.add_argument("--out", type=Path, default=Path("runs/tables"))
     options = parser.parse_args()
@@ -228,7 +229,10 @@ def main() -> None:
     if options.only != "published":
         tunings = {}
         for name in allowed:
-            rounds = options.slow_trial_rounds if name == "pfedbayes" else options.trial_rounds
+            slow = {"pfedbayes": options.slow_trial_rounds}
+            if options.proximal_trial_rounds is not None:
+                slow |= {name: options.proximal_trial_rounds for name, axes in AXES.items() if axes is PULLED}
+            rounds = slow.get(name, options.trial_rounds)
             tunings[name] = tune(task, name, rounds, options.trial_seeds, options.out)
         chosen = {name: tuning.settings(AXES[name]) for name, tuning in tunings.items() if tuning.chosen}
         tuned = train(task, chosen, options.seeds, options.out / "tuned")

@@ -32,7 +32,13 @@ from fedprior.study.variant import Variant
 from fedprior.wrappers import WRAPPERS
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = ROOT / "docs"
+GENERATED = ("cards", "reference/commands.md", "reference/changelog.md")  # written when the site is built
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted(DOCS.rglob("*.md")) if not page.relative_to(DOCS).as_posix().startswith(GENERATED)),
+]
+NOTEBOOKS = sorted([*DOCS.glob("which-method.py"), *DOCS.glob("ideas/*.py"), *DOCS.glob("gallery/*.py")])
 REGISTRIES: list[Registry[Any]] = [
     *(METHODS, WRAPPERS, METRICS, MODELS, SOURCES, PARTITIONS, PRIORS, MEANS, SELECTIONS),
 ]
@@ -88,7 +94,15 @@ def test_toml_blocks_are_valid(code: str, tmp_path: Path) -> None:
     assert study.programs
 
 
-COMMANDS = sorted({line.strip() for _, _, code in blocks("sh") for line in code.splitlines() if "fedprior " in line})
+COMMANDS = sorted(
+    {
+        line.strip()
+        for page, _, code in blocks("sh")
+        if page.name != "deploy.md"  # flower/test_loopback.py follows it from beginning to end
+        for line in code.splitlines()
+        if "fedprior " in line
+    }
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -111,9 +125,55 @@ def test_commands_name_things_that_exist(command: str) -> None:
         check_grid([row.method_name for row in study.variants], read_grid(values.get("grid") or []), settings)
 
 
-def test_links_lead_somewhere() -> None:
-    for page in PAGES:
-        prose = re.sub(r"^```.*?^```|`[^`]*`", "", page.read_text(), flags=re.M | re.S)
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name}: {target}"
+def prose(page: Path) -> str:
+    """What a page says outside of its code."""
+    text = page.read_text()
+    if page.suffix == ".py":
+        cells = re.findall(r"^# %% \[markdown\]\n((?:#.*\n)+)", text, re.M)
+        return re.sub(r"^# ?", "", "\n".join(cells), flags=re.M)
+    return re.sub(r"^```.*?^```|`[^`]*`", "", text, flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose(page)):
+        if "://" not in target:
+            path = (page.parent / target).resolve()
+            generated = path.is_relative_to(DOCS) and path.relative_to(DOCS).as_posix().startswith(GENERATED)
+            assert generated or path.exists(), f"{page.name}: {target}"
+
+
+def test_every_page_is_listed_in_one_above_it() -> None:
+    listed = {DOCS / "index"}
+    for page in PAGES[1:]:
+        for tree in re.findall(r"^```\{(?:toctree|gallery)\}\n(.*?)^```", page.read_text(), re.M | re.S):
+            for line in tree.splitlines():
+                if line and not line.startswith(":"):
+                    listed.add(page.parent / re.sub(r"^.*<(.*)>$", r"\1", line.strip()))
+    assert {page.with_suffix("") for page in [*PAGES[1:], *NOTEBOOKS]} <= listed
+    generated = {path for path in listed if path.relative_to(DOCS).as_posix().startswith(("cards", "reference/c"))}
+    assert {path for path in listed - generated if not list(path.parent.glob(f"{path.name}.*"))} == set()
+
+
+PICTURES = ("figure", "results.curves()", "draw(", "client_differences(", "sweep_picture(")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.name)
+def test_pictures_say_in_words_what_they_show(page: Path) -> None:
+    for words in re.findall(r"!\[([^\]]*)\]\(", prose(page)):
+        assert len(words.split()) >= 4, words
+    for cell in re.split(r"^(?=# %%)", page.read_text(), flags=re.M)[1:] if page in NOTEBOOKS else []:
+        *_, last = cell.strip().splitlines()
+        if last.startswith(PICTURES):
+            head = cell.partition("\n")[0]
+            words = re.search(r'"alt": "([^"]+)"', head)
+            assert words, f"no alternative: {head}"
+            assert len(words[1].split()) >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_registries")
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.stem)
+def test_notebooks_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(page.parent)
+    runpy.run_path(str(page))

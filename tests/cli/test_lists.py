@@ -70,3 +70,22 @@ def test_no_setting_is_without_a_meaning() -> None:
 def test_the_help_names_the_default_methods() -> None:
     shown = " ".join(fedprior("run", "--help").out.replace("│", " ").split())
     assert f"Default: {', '.join(DEFAULT_METHODS)}, and local beside them" in shown
+
+
+def test_a_method_says_how_to_cite_it() -> None:
+    shown = fedprior("methods", "perfedavg-hf", "--bibtex").out
+    assert shown.startswith("@inproceedings{fallah2020perfedavg,")
+    assert shown.count("@") == 1
+    every = fedprior("methods", "--bibtex").out
+    assert shown in every
+    assert (
+        every.count("@")
+        == every.count("\n}")
+        == len({methods.METHODS.find(name).cls.cites for name in methods.METHODS}) - 1
+    )
+    about = json.loads(fedprior("methods", "ditto", "--json").out)
+    assert about["bibtex"].startswith("@inproceedings{li2021ditto,")
+    assert r"\min_{v_i}" in about["objective"]
+    assert "server:" in about["pseudocode"]
+    refused(fedprior("methods", "local", "--bibtex"), "local cites no paper")
+    refused(fedprior("methods", "ditto", "--bibtex", "--json"), "choose --json or --bibtex")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,7 +12,9 @@ import pytest
 from toys import blobs
 
 from fedprior.core.batch import SAMPLES_PER_STEP
+from fedprior.engine import counts
 from fedprior.engine.cost import Cost, measure
+from fedprior.engine.counts import kept_counts
 from fedprior.methods import make
 from fedprior.methods.fedavg import FedAvg
 
@@ -29,14 +32,14 @@ from fedprior.methods.fedavg import FedAvg
     ],
 )
 def test_defaults(name: str, cost: Cost) -> None:
-    assert measure(make(name).algorithm()) == replace(cost, parameters=79510)
+    assert measure(make(name)) == replace(cost, parameters=79510)
 
 
 def test_the_count_follows_the_settings() -> None:
-    assert measure(make("mh", R=3, K=2).algorithm()).gradients == 3 * (2 + 1)
-    assert measure(make("pfedme", R=3, K=2).algorithm()).gradients == 3 * 2
+    assert measure(make("mh", R=3, K=2)).gradients == 3 * (2 + 1)
+    assert measure(make("pfedme", R=3, K=2)).gradients == 3 * 2
     problem, data = blobs()
-    adam = measure(make("local", optimizer="adam").algorithm(), problem, data)
+    adam = measure(make("local", optimizer="adam"), problem, data)
     assert adam.state == 3 + 1 / 18  # the model and two moments, and the number of steps
 
 
@@ -44,8 +47,8 @@ def test_the_count_follows_the_settings() -> None:
 def test_exact_gradients_take_products_with_the_hessian() -> None:
     """One for each time that mu's gradient is differentiated: once, or twice after an inner step; never for meg."""
     for name, inner, products in (("mh", False, 3), ("lg", False, 3), ("mh", True, 6), ("meg", False, 0)):
-        assert measure(make(name, R=3, K=2, gradient="exact", inner=inner).algorithm()).hvps == products
-        assert measure(make(name, R=3, K=2, inner=inner).algorithm()).hvps == 0
+        assert measure(make(name, R=3, K=2, gradient="exact", inner=inner)).hvps == products
+        assert measure(make(name, R=3, K=2, inner=inner)).hvps == 0
 
 
 class Asking(FedAvg):
@@ -67,5 +70,39 @@ class Asking(FedAvg):
 
 def test_every_way_to_ask_is_counted() -> None:
     cost = Cost(gradients=6, forward=4, down=1, up=1010 / 79510, state=0, hvps=1, parameters=79510)
-    assert measure(Asking().algorithm()) == cost
+    assert measure(Asking()) == cost
     assert SAMPLES_PER_STEP == 128  # as `Cost` says
+
+
+def test_what_was_counted_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDPRIOR_CACHE", str(tmp_path))
+    counted: list[int] = []
+
+    def count() -> dict[str, int]:
+        counted.append(1)
+        return {"gradients": 7, "forward": 0, "hvps": 0}
+
+    method = make("fedavg", R=3)
+    for _ in range(2):
+        assert kept_counts(method, 5, count)["gradients"] == 7
+    assert len(counted) == 1
+    kept_counts(make("fedavg", R=4), 5, count)
+    kept_counts(method, 6, count)
+    assert len(counted) == 3
+    for path in (tmp_path / "counts").iterdir():
+        path.write_text("{")  # damaged
+    kept_counts(method, 5, count)
+    assert len(counted) == 4
+    for _ in range(2):  # a class of the user's own may change
+        kept_counts(Asking(), 5, count)
+    assert len(counted) == 6
+    monkeypatch.setenv("FEDPRIOR_CACHE", "/proc/nowhere")
+    kept_counts(method, 5, count)
+    assert len(counted) == 7
+
+
+def test_counts_are_those_of_this_very_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDPRIOR_CACHE", str(tmp_path))
+    kept_counts(make("fedavg"), 5, lambda: {"gradients": 1})
+    monkeypatch.setattr(counts, "_package", lambda: "another")
+    assert kept_counts(make("fedavg"), 5, lambda: {"gradients": 2}) == {"gradients": 2}

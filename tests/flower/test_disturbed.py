@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,22 +20,13 @@ from fedprior.errors import FedpriorError
 from fedprior.flower.bookkeeping import Options
 from fedprior.flower.client import client_app
 from fedprior.flower.memory import MemoryGrid, Node
-from fedprior.flower.messages import Order
 from fedprior.flower.server import serve
 from fedprior.flower.spec import open_spec
 from fedprior.flower.state import Store
 from fedprior.records.runs import RunFolder
-from flower.example import NAMES, NOW, Deployment, assert_same, samples
+from flower.example import NAMES, NOW, Deployment, Stop, assert_same, killing, order_of, samples
 
 ROW = "ditto"  # clients keep states, and there is a global model
-
-
-class Stop(BaseException):
-    """As if the server's process were killed."""
-
-
-def order_of(message: Message) -> Order | None:
-    return Order.from_content(message.content, "order") if "order" in message.content else None
 
 
 def give(given: Any, node_config: Any) -> Any:
@@ -53,14 +43,21 @@ def nodes(deployment: Deployment, tamper: Any = None) -> list[Node]:
 @pytest.mark.parametrize("at", [*(pytest.param(t, marks=pytest.mark.slow) for t in (0, 1, 3)), 2])
 def test_a_killed_server_resumes_to_the_same_bits(tmp_path: Path, at: int) -> None:
     deployment = Deployment(tmp_path, ROW)
-
-    def kill(asked: Message, reply: Message) -> Message:
-        if (order := order_of(asked)) is not None and order.round == at:
-            raise Stop
-        return reply
-
     with pytest.raises(Stop):
-        deployment.run(nodes(deployment, kill))
+        deployment.run(nodes(deployment, killing(at)))
+    changed = reversed(nodes(deployment))  # every node has another number now
+    assert_same(deployment, deployment.run(changed, resume=True), ROW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, at: int) -> None:
+    """The sites still have the states of the one before."""
+    deployment = Deployment(tmp_path, ROW)
+    with pytest.raises(Stop):
+        deployment.run(nodes(deployment, killing(at)))
+    newest = deployment.records.checkpoints[-1]
+    newest.write_bytes(newest.read_bytes()[:-1])
     assert_same(deployment, deployment.run(resume=True), ROW)
 
 
@@ -168,6 +165,11 @@ def test_another_clients_state_is_not_taken(tmp_path: Path, caplog: pytest.LogCa
     assert "another client's" in caplog.text
 
 
+def test_what_never_began_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(FedpriorError, match="holds no run to go on with"):
+        Deployment(tmp_path, ROW).run(resume=True)
+
+
 @pytest.mark.slow
 def test_two_servers_do_not_share_a_checkpoint(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, ROW)
@@ -211,13 +213,3 @@ def test_a_node_without_a_name_is_refused(tmp_path: Path) -> None:
     unnamed = [dataclasses.replace(deployment.node(0), name="")]
     with pytest.raises(FedpriorError, match="has no name"):
         deployment.run(unnamed)
-
-
-@pytest.fixture(autouse=True)
-def _flower_logs_reach_pytest() -> Iterator[None]:
-    import logging
-
-    logger = logging.getLogger("flwr")
-    before, logger.propagate = logger.propagate, True
-    yield
-    logger.propagate = before

@@ -14,8 +14,8 @@ pytest.importorskip("flwr")
 
 from program import fedprior, refused
 
+from flower.certificates import certificate_authority
 from flower.example import CLASSES, samples
-from flower.loopback import certificate_authority
 
 TASK = """
 rounds = 2
@@ -72,7 +72,7 @@ def test_keys_and_certificates_are_looked_at(app: Path, tmp_path: Path) -> None:
     from fedprior.errors import FedpriorError
     from fedprior.flower import look
 
-    authority = certificate_authority(tmp_path / "certificates")
+    authority = certificate_authority(tmp_path / "authority.pem")
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=30)
     assert look.check_certificate(authority, None) == f"valid until {until:%Y-%m-%d}"
     with pytest.raises(FedpriorError, match=r"no trusted SuperLink at 127\.0\.0\.1:1"):

@@ -9,10 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
+from jax.sharding import PartitionSpec as P
 from scipy.optimize import minimize
 from toys import blobs, engine_of, federation, local, view
 
 from fedprior.core.vectors import Vector
+from fedprior.engine.placement import Placement
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
 from fedprior.methods.fedpac import Client, Message, Upload, combination, combinations
@@ -134,6 +137,22 @@ def test_class_statistics_in_numpy() -> None:
 
 def same(a: Any, b: Any) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+@pytest.mark.bits
+def test_many_features_are_rounded_alike_alone_and_among_others() -> None:
+    """The compiler splits sums over more than 32 features in a program of two devices, and not in that of one client."""
+    problem, data = blobs((150,), hidden=60)
+    method = make("fedpac")
+
+    def spread(w: Vector) -> Array:
+        down = message(w, np.zeros((3, 60)), [False] * 3)
+        return method.local(problem, Client(w, jnp.int32(0)), down, view(data), KEY)[1].V
+
+    alone, everywhere = jax.jit(spread), jax.jit(Placement(2).shard_map(spread, P(), P()))
+    for seed in range(10):
+        w = jax.device_get(problem.init(jax.random.key(seed)))
+        assert float(alone(w)) == float(everywhere(w)), f"seed {seed}"
 
 
 def test_each_phase_leaves_the_other_part_alone() -> None:

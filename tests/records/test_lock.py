@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,15 @@ def test_the_second_is_told_who_holds_it_and_a_dead_one_is_taken_over(tmp_path: 
     with hold(tmp_path):
         assert holder(tmp_path) is not None
     assert not list(tmp_path.iterdir())
+
+
+def test_who_has_patience_gets_in_when_the_other_leaves(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    threading.Timer(0.5, process.kill).start()
+    with hold(tmp_path, seconds=30.0):
+        assert process.wait(5) == -signal.SIGKILL
+    assert process.stdout is not None
+    process.stdout.close()
 
 
 def test_within_one_process_too(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedprior.records.schema import ClientRow, Row, Times
-from fedprior.records.tables import TABLES, AnyRow, columns, decode, encode, header
+from fedprior.records.tables import TABLES, AnyRow, columns, decode, encode, header, rows_of
 
 METRICS = ["accuracy", "nll", "class_accuracy[0]"]
 OLD = Path(__file__).parent.parent / "fixtures" / "format1"
@@ -29,6 +29,18 @@ ROWS: dict[str, list[AnyRow]] = {
 
 def text_of(table: str) -> str:
     return header(table, METRICS) + encode(table, ROWS[table], METRICS)
+
+
+@pytest.mark.parametrize("rounds", [{1}, {2, 12}, {12}, {3, 20}, {99}, {1, 2, 3, 12, 20}, set()])
+def test_the_rows_of_some_rounds(rounds: set[int]) -> None:
+    rows = [
+        ClientRow(t, model, "own", client, 4, {"nll": 0.1 * t})
+        for t in (1, 2, 3, 12, 20)
+        for model in ("global", "personal")
+        for client in (0, 'a,\n"b', "two\n2,lines")
+    ]
+    text = header("clients.csv", METRICS) + encode("clients.csv", rows, METRICS)
+    assert rows_of(text, rounds) == [row for row in rows if row.round in rounds]
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -13,7 +13,7 @@ from study.small import small_task
 
 def test_a_program_compiles_nothing_until_it_runs() -> None:
     program = Program(small_task(), fp.Variant.of("mh", R=2))
-    assert set(vars(program)) == {"task", "variant", "data", "only_validation"}
+    assert set(vars(program)) == {"task", "variant", "data", "only_validation", "_compiler", "_otherwise"}
     program.check()
     assert not {"_all", "_merge", "_starting", "samples"} & set(vars(program.engine))
 

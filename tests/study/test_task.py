@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
+import weakref
+from typing import Any
+
 import equinox as eqx
 import jax
 import numpy as np
 import pytest
 
 import fedprior as fp
+from fedprior.study import data_file
+from fedprior.study import task as study_task
 from fedprior.study.settings import read
 from fedprior.study.task import open_task
 from study.small import small_task
@@ -58,3 +65,25 @@ def test_a_task_from_arrays() -> None:
     ):
         with pytest.raises(fp.FedpriorError, match=message):
             fp.task_from_arrays(x, y, who, build, **settings)
+
+
+def test_the_samples_go_with_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What JAX remembers of a task that was run must not keep its samples in memory."""
+    held: list[weakref.ref[Any]] = []
+    settings: dict[str, Any] = {"partition.clients": 4, "aggregated": 2, "rounds": 1}
+
+    def opened(data: Any) -> Any:
+        source = data_file.open_source(data)
+        source = dataclasses.replace(source, x=source.x.copy())
+        held.append(weakref.ref(source.x))
+        return source
+
+    monkeypatch.setattr(study_task, "open_source", opened)
+    study = fp.Study("digits-mclr", ["fedavg"], **settings)
+    (task,) = study.tasks
+    held.append(weakref.ref(task.federation.train.x))
+    study.run()
+    del study, task
+    gc.collect()
+    assert len(held) == 2
+    assert all(one() is None for one in held)

@@ -249,6 +249,6 @@ def test_the_command_line_shares_out_the_cores(alone: tuple[Path, Results], tmp_
         *("--checkpoint-seconds", 0, "--out", tmp_path),
     )
     assert done.code == 0, done.err
-    assert "fedavg, seed 1" in done.err
+    assert "4 of 4 done" in done.err  # which of two processes ends last is not known
     records = {name: c for name, c in kept(tmp_path).items() if not name.endswith((".png", "summary.json"))}
     assert records == kept(alone[0])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from fedprior.analysis.grouping import Seeds
-from fedprior.analysis.series import chosen_rounds, series_of
+from fedprior.analysis.series import Series, chosen_rounds, series_of
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import ClientId, MetricInfo, RunRecord, averages
 
@@ -32,11 +33,13 @@ class ClientValues(NamedTuple):
         return {key: float(np.mean([e[key] for e in each])) for key in ("mean", "std_over_clients", "worst_decile")}
 
 
-def client_values(record: RunRecord, model: str, choice: str, info: MetricInfo) -> ClientValues:
+def client_values(
+    record: RunRecord, model: str, choice: str, info: MetricInfo, series: Series | None = None
+) -> ClientValues:
     """Every client's value at the chosen rounds of a run. A client that has none, such as one without any sample of the
-    class that is asked for, is left out.
+    class that is asked for, is left out. ``series``: that of the metric, if it is at hand.
     """
-    series = series_of(record, info.name)
+    series = series_of(record, info.name) if series is None else series
     rounds = chosen_rounds(series, model, "own", "weighted", info.higher_is_better)[choice]
     if not rounds:
         data, fix = ("validation", "--set validation=0.2") if choice == "validation" else ("own test", "--overwrite")
@@ -65,6 +68,13 @@ def client_values(record: RunRecord, model: str, choice: str, info: MetricInfo) 
     values = np.array([[clients[client][0] for client in counts[0]] for clients in by_round.values()])
     weighted = float(np.mean([series[model, "own", "weighted"][t] for t in rounds]))
     return ClientValues(rounds, counts[0], values, weighted)
+
+
+def of_rounds(record: RunRecord, rounds: Collection[int]) -> RunRecord:
+    """The run with the clients' own values of these rounds and no others; where it can be, nothing else is read."""
+    read = getattr(record.clients, "of_rounds", None)
+    clients = [row for row in record.clients if row.round in rounds] if read is None else read(rounds)
+    return dataclasses.replace(record, clients=clients)
 
 
 def same_clients(

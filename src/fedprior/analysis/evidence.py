@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedprior.analysis.clients import ClientValues, client_values
+from fedprior.analysis.clients import ClientValues, client_values, of_rounds
 from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import SCORED_MODELS, chosen_rounds, find_metric, series_of
 from fedprior.errors import FedpriorError
@@ -104,10 +103,7 @@ def _known(record: RunRecord, choice: str, info: MetricInfo) -> dict[str, Client
     rounds = {
         model: chosen_rounds(series, model, "own", "weighted", info.higher_is_better)[choice] for model in SCORED_MODELS
     }
-    wanted = {t for chosen in rounds.values() for t in chosen}
-    of_rounds = getattr(record.clients, "of_rounds", None)
-    clients = [row for row in record.clients if row.round in wanted] if of_rounds is None else of_rounds(wanted)
-    record = dataclasses.replace(record, clients=clients)
+    record = of_rounds(record, {t for chosen in rounds.values() for t in chosen})
     found = {}
     for model in (model for model, chosen in rounds.items() if chosen):
         # A run from before clients were recorded, or one that lost some, has its averages all the same.

@@ -55,6 +55,10 @@ PlanOnly = Annotated[
     bool, typer.Option("--plan", help="List the runs, which are done, and the time left; run nothing.")
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that share out the cores, each running cells of its own.")]
+TensorBoard = Annotated[
+    Path | None,
+    typer.Option("--tensorboard", metavar="DIR", help="Also write every evaluation as event files for TensorBoard."),
+]
 CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Least time between two checkpoints.")]
 
 

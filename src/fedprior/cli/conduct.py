@@ -43,9 +43,10 @@ def conduct(
     plan: bool,
     workers: int,
     as_json: bool,
+    events: Path | None,
     options: dict[str, Any],
 ) -> None:
-    """Plan a study, or run it and report on it."""
+    """Plan a study, or run it and report on it; ``events``: where event files for TensorBoard go."""
     from fedprior.analysis.series import metric_name
     from fedprior.engine.metrics import measured
 
@@ -62,7 +63,7 @@ def conduct(
     if plan:
         _print_plan(study.plan(folder))
         return
-    results, stopped = _run(study, folder, workers, options)
+    results, stopped = _run(study, folder, workers, events, options)
     if stopped:
         raise typer.Exit(STOPPED)
     for text in results.diverged:
@@ -73,7 +74,9 @@ def conduct(
         raise typer.Exit(1)
 
 
-def _run(study: Study, folder: Path, workers: int, options: dict[str, Any]) -> tuple[Results, bool]:
+def _run(
+    study: Study, folder: Path, workers: int, events: Path | None, options: dict[str, Any]
+) -> tuple[Results, bool]:
     with contextlib.ExitStack() as stack:
         should_stop, bars = stack.enter_context(stoppable()), stack.enter_context(progress_of(len(study.cells())))
         executor = None
@@ -81,6 +84,11 @@ def _run(study: Study, folder: Path, workers: int, options: dict[str, Any]) -> t
             from fedprior.study.workers import Pool
 
             executor = stack.enter_context(Pool(workers))
+        files = None
+        if events is not None:
+            from fedprior.report.events import EventFiles
+
+            files = stack.enter_context(EventFiles(events))
         bar: dict[tuple[str, str, int], Any] = {}
         several = len(study.tasks) > 1
 
@@ -94,6 +102,8 @@ def _run(study: Study, folder: Path, workers: int, options: dict[str, Any]) -> t
             else:
                 remark = "" if progress.accuracy is None else f"{progress.accuracy:5.2f} %"
                 bars.update(bar[key], completed=progress.round, remark=remark)
+                if files is not None:
+                    files.add("/".join(map(str, key)), progress.rows)
 
         try:
             given = {"executor": executor, "command": command_line(), **options}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -47,7 +46,11 @@ def init(
 def check(
     folder: App = Path(),
     node_config: Annotated[
-        str, typer.Option(metavar="'KEY=VALUE ...'", help="As given to flower-supernode, for example 'data=\"a.csv\"'.")
+        str,
+        typer.Option(
+            metavar="'KEY=VALUE ...'",
+            help="As given to flower-supernode: pairs such as 'data=\"a.csv\"', or a TOML file.",
+        ),
     ] = "",
     key: Annotated[Path | None, typer.Option(help="The site's private key.")] = None,
     root_certificates: Annotated[
@@ -59,14 +62,10 @@ def check(
 ) -> None:
     """Test a site's data, key and certificate before it joins."""
     _need_flower()
-    from flwr.common.config import parse_config_args
-
     from fedprior.flower import look
+    from fedprior.flower.control import read_config
 
-    try:
-        config = parse_config_args([node_config] if node_config else None)
-    except (ValueError, typer.Exit) as error:
-        raise FedpriorError(f"--node-config {node_config!r} is not of the form 'key=\"text\" number=1'") from error
+    config = read_config(node_config, "--node-config")
     _, site = look.check_data(folder, config)
     train, test = site.sizes
     print_line(f"data: {train} samples to train and {test} to test")
@@ -91,22 +90,45 @@ def status(
 
     about, record = look.status_of(run), RunFolder(run)
     title = f"{run}: {record.status[0].value}, round {about['round']} of {record.config['run']['protocol']['rounds']}"
-    head = ("client", "train", "test", "absent", "rejected")
+    head = ("client", "train", "test", "absent", "rejected", "state")
     body = tuple(tuple(str(client[key]) for key in head) for client in about["clients"])
-    note = "samples to train and to test; rounds in which a client was absent, replies that were rejected"
+    note = (
+        "samples to train and to test; rounds in which a client was absent, replies that were rejected; its state: "
+        "a site that has lost it says in its log how it comes back"
+    )
     print_table(Table(title, note, head, body))
+
+
+@flower.command()
+def rejoin(
+    state: Annotated[Path, typer.Argument(metavar="FILE", help="The lost state, as the site's log names it.")],
+) -> None:
+    """On a site: let it come back as a newcomer, where its state is lost for good.
+
+    The site asks the server with its next message, which takes it back unless the method forbids it. What it had learnt
+    is lost. The command holds for this one state.
+    """
+    _need_flower()
+    from fedprior.flower.rejoin import allow
+
+    print_line(str(allow(state)))
+    print_line("When the server next asks for this state, the site begins anew, as a newcomer.")
 
 
 @flower.command()
 def resume(
     folder: App,
     connection: Annotated[str, typer.Argument(metavar="CONNECTION", help="The SuperLink, as `flwr run` takes it.")],
-    run_config: Annotated[str, typer.Option(help="What else the stopped run was started with.")] = "",
+    run_config: Annotated[
+        str,
+        typer.Option(metavar="'KEY=VALUE ...'", help="What the stopped run was started with: pairs, or a TOML file."),
+    ] = "",
 ) -> None:
     """Go on with a deployed run whose server was stopped, from its checkpoint and the sites' states."""
     _need_flower()
-    import subprocess
+    from fedprior.flower import control
 
-    words = ["flwr", "run", str(folder), connection, "--stream", "--run-config", f"{run_config} resume=true".strip()]
-    beside = Path(sys.executable).with_name("flwr")
-    raise typer.Exit(subprocess.call([str(beside) if beside.exists() else "flwr", *words[1:]]))
+    number = control.begin(folder, connection, {**control.read_config(run_config, "--run-config"), "resume": True})
+    print_line(f"run {number} goes on; Ctrl-C leaves its log, and not the run")
+    if control.follow(number, connection):
+        control.check_finished(number, connection)

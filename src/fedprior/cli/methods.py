@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedprior.cli.app import Json, app, print_line, print_table
+from fedprior.errors import FedpriorError
 
 
 @app.command()
@@ -16,18 +17,36 @@ def methods(
     name: Annotated[
         str | None, typer.Argument(metavar="[METHOD]", help="Show one method's defaults and sources.")
     ] = None,
+    as_bibtex: Annotated[
+        bool, typer.Option("--bibtex", help="Print the BibTeX entry of the method's paper, or those of all methods.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the methods with what they cost, or show one's settings: what they mean, and where their defaults come from."""
-    if name is None:
+    if as_bibtex and as_json:
+        raise FedpriorError("--json holds the BibTeX entry of a method that is named; choose --json or --bibtex")
+    if as_bibtex:
+        _cite(name)
+    elif name is None:
         _list(as_json)
     else:
         _show(name, as_json)
 
 
+def _cite(name: str | None) -> None:
+    from fedprior.methods import METHODS
+    from fedprior.methods.references import bibtex
+
+    found = [bibtex(METHODS.find(each).cls) for each in (METHODS if name is None else [name])]
+    if not any(found):
+        raise FedpriorError(f"{name} cites no paper; fedprior methods NAME --bibtex prints the entry of one that does")
+    sys.stdout.write("\n\n".join(dict.fromkeys(filter(None, found))) + "\n")
+
+
 def _show(name: str, as_json: bool) -> None:
     from fedprior.core.hyper import hypers
     from fedprior.methods import METHODS, make
+    from fedprior.methods.references import bibtex, pseudocode
     from fedprior.report.listings import settings_table
     from fedprior.wrappers import WRAPPERS
 
@@ -42,13 +61,15 @@ def _show(name: str, as_json: bool) -> None:
     defaults = {**{key: wrapper.default for key, wrapper in WRAPPERS.items()}, **method.wrapper_defaults}
     around = [(key, defaults[key], of.about.meaning, of.about.source) for key, of in WRAPPERS.items()]
     if as_json:
-        named = {
+        named: dict[str, Any] = {
             part: {
                 key: {"default": _plain(value), "meaning": meaning, "source": why} for key, value, meaning, why in of
             }
             for part, of in (("settings", rows), ("wrappers", around))
         }
         shown = {"method": name, "paper": method.paper, "participation": list(method.participation)}
+        cls = type(method)
+        named |= {"objective": cls.objective, "pseudocode": pseudocode(cls), "bibtex": bibtex(cls)}
         sys.stdout.write(json.dumps({**shown, **named}, indent=1) + "\n")
         return
     print_table(settings_table(f"{name}: {method.paper}", rows))
@@ -69,7 +90,7 @@ def _list(as_json: bool) -> None:
     from fedprior.report.listings import methods_table
 
     made = {name: make(name) for name in METHODS}
-    costs = {name: asdict(measure(method.algorithm())) for name, method in made.items()}
+    costs = {name: asdict(measure(method)) for name, method in made.items()}
     if as_json:
         every = {
             name: {"paper": method.paper, "participation": list(method.participation), "cost": costs[name]}

@@ -18,6 +18,7 @@ from fedprior.cli.app import (
     Rounds,
     Settings,
     TaskName,
+    TensorBoard,
     Workers,
     app,
     assignments,
@@ -68,6 +69,7 @@ def run(
     plan: PlanOnly = False,
     workers: Workers = 1,
     as_json: Json = False,
+    tensorboard: TensorBoard = None,
     checkpoint_seconds: CheckpointSeconds = 30.0,
 ) -> None:
     """Run methods on a task and compare them.
@@ -105,7 +107,9 @@ def run(
         rows, every = [Variant.of("local"), *rows], [*every, "local"]
     study = Study(task, rows, seeds=seeds, local=False, optional=every, **measuring(metric, chosen))
     options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
-    conduct(study, folder, metric=metric, plan=plan, workers=workers, as_json=as_json, options=options)
+    conduct(
+        study, folder, metric=metric, plan=plan, workers=workers, as_json=as_json, events=tensorboard, options=options
+    )
 
 
 def _budget(text: str) -> dict[str, Any]:

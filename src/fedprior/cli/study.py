@@ -18,6 +18,7 @@ from fedprior.cli.app import (
     Rounds,
     Seeds,
     Settings,
+    TensorBoard,
     Workers,
     app,
     assignments,
@@ -38,6 +39,7 @@ def study(
     plan: PlanOnly = False,
     workers: Workers = 1,
     as_json: Json = False,
+    tensorboard: TensorBoard = None,
     checkpoint_seconds: CheckpointSeconds = 30.0,
 ) -> None:
     r"""Run the study that a file describes: variants x tasks x seeds.
@@ -61,4 +63,13 @@ def study(
     chosen = assignments(settings) | ({} if rounds is None else {"rounds": rounds})
     described = read_study(file, seeds=seeds, changes=measuring(metric, chosen))
     options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
-    conduct(described, folder, metric=metric, plan=plan, workers=workers, as_json=as_json, options=options)
+    conduct(
+        described,
+        folder,
+        metric=metric,
+        plan=plan,
+        workers=workers,
+        as_json=as_json,
+        events=tensorboard,
+        options=options,
+    )

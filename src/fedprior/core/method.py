@@ -46,7 +46,10 @@ class Method(eqx.Module):
 
     participation: ClassVar[tuple[str, ...]] = ("sampled", "all")  # the modes that make sense, the default first
     paper: ClassVar[str] = ""  # the citation
+    cites: ClassVar[str] = ""  # its key in methods/references.bib
+    objective: ClassVar[str] = ""  # what is solved, as LaTeX; the module's docstring has the steps that solve it
     revision: ClassVar[int] = 1  # raised when the update changes: a run of another revision is not gone on with
+    no_return: ClassVar[str] = ""  # why a client whose state is lost cannot come back as a newcomer; "": it can
     wrapper_defaults: ClassVar[Mapping[str, Any]] = {}  # settings of wrappers that fit this method better than theirs
 
     def __check_init__(self) -> None:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,11 +15,13 @@ import numpy as np
 from jax import Array
 
 from fedprior.core.batch import Batch
-from fedprior.core.method import Algorithm
+from fedprior.core.compiling import Compiler
+from fedprior.core.method import Algorithm, Method
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Scalar, Tree, Vector
 from fedprior.data.federation import Federation, Samples
 from fedprior.data.view import ClientData
+from fedprior.engine.counts import kept_counts
 from fedprior.models.classifier import Classifier
 from fedprior.models.mlp import DNN
 
@@ -122,36 +125,64 @@ def _work(algorithm: Algorithm, problem: Problem, client: Tree, down: Tree, samp
     return algorithm.local(problem, client, down, data, key)[:2]
 
 
-def measure(algorithm: Algorithm, problem: Problem | None = None, federation: Federation | None = None) -> Cost:
+def count(algorithm: Algorithm, n_clients: int) -> dict[str, int]:
+    """How often one client's round on a toy problem asks for gradients, forward passes and Hessian products."""
+    toy, few, counter = _network(3, 2, 2), _samples(np.ones((SAMPLES, 3), np.float32)), Counter[str]()
+    _, client, down = _begin(algorithm, toy, n_clients)
+    counting = Compiler()(lambda client, down: _work(algorithm, CountingClassifier(toy, counter), client, down, few))
+    jax.block_until_ready(counting(client, down))
+    jax.effects_barrier()
+    return {what: counter[what] for what in ("gradients", "forward", "hvps")}
+
+
+def measure(method: Method, problem: Problem | None = None, federation: Federation | None = None) -> Cost:
     """Run one client's round on a toy problem and count; floats are those of the given problem and number of clients.
 
     Without a problem: the paper's DNN for MNIST and 100 clients. A loop that ends by itself (``tol``) takes as many turns
-    as it does on the toy problem.
+    as it does on the toy problem. To count means to compile, so what was counted is kept.
 
     >>> from fedprior.methods import make
-    >>> measure(make("fedavg", R=3).algorithm())
+    >>> measure(make("fedavg", R=3))
     Cost(gradients=3, forward=0, down=1.0, up=1.0, state=0.0, hvps=0, parameters=79510)
     """
-    n_clients = federation.n_clients if federation else 100
-    toy, few, counter = _network(3, 2, 2), _samples(np.ones((SAMPLES, 3), np.float32)), Counter[str]()
-    _, client, down = _begin(algorithm, toy, n_clients)
-    counting = jax.jit(lambda client, down: _work(algorithm, CountingClassifier(toy, counter), client, down, few))
-    jax.block_until_ready(counting(client, down))
-    jax.effects_barrier()
+    algorithm, n_clients = method.algorithm(), federation.n_clients if federation else 100
+    counted = kept_counts(method, n_clients, lambda: count(algorithm, n_clients))
+    parts = messages(algorithm, problem, federation)
+    size = parts.parameters
+    received, kept, sent = (sum(numbers.values()) for numbers in (parts.down, parts.state, parts.up))
+    return Cost(**counted, down=received / size, up=sent / size, state=kept / size, parameters=size)
 
+
+class Messages(NamedTuple):
+    """What one client receives, sends and keeps between rounds: the names of the parts, and how many numbers each has."""
+
+    down: dict[str, int]
+    up: dict[str, int]
+    state: dict[str, int]
+    parameters: int  # D, of one model
+
+
+def messages(algorithm: Algorithm, problem: Problem | None = None, federation: Federation | None = None) -> Messages:
+    """Which numbers travel in a round, part by part, without running anything; what has no name is called a
+    "model" if it is one (or several of them), and "numbers" if not.
+
+    Without a problem: the paper's DNN for MNIST and 100 clients.
+
+    >>> from fedprior.methods import make
+    >>> messages(make("scaffold").algorithm()).up
+    {'w': 79510, 'c': 79510}
+    """
+    n_clients = federation.n_clients if federation else 100
     real = problem or _network(784, 100, 10)
-    x = np.asarray(federation.train.x[:SAMPLES]) if federation else np.ones((SAMPLES, 784), np.float32)
+    x = np.array(federation.train.x[:SAMPLES]) if federation else np.ones((SAMPLES, 784), np.float32)
     begun = jax.eval_shape(lambda: _begin(algorithm, real, n_clients))
     ended = jax.eval_shape(lambda client, down: _work(algorithm, real, client, down, _samples(x)), *begun[1:])
-    size, received, kept, sent = (
-        sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree)) for tree in (begun[0], begun[2], *ended)
-    )
-    return Cost(
-        gradients=counter["gradients"],
-        forward=counter["forward"],
-        down=received / size,
-        up=sent / size,
-        state=kept / size,
-        hvps=counter["hvps"],
-        parameters=size,
-    )
+    (size,) = _parts(begun[0]).values()
+    return Messages(_parts(begun[2]), _parts(ended[1]), _parts(ended[0]), size)
+
+
+def _parts(tree: Tree) -> dict[str, int]:
+    """How many numbers each part of a message has; a part without any is left out."""
+    named = tree._asdict() if hasattr(tree, "_asdict") else {"model" if isinstance(tree, Vector) else "numbers": tree}
+    sizes = {name: sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(part)) for name, part in named.items()}
+    return {name: size for name, size in sizes.items() if size}

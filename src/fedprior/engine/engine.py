@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import PartitionSpec as P
 
+from fedprior.core.compiling import Compiler
 from fedprior.core.method import Algorithm, Info
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Tree, Vector, row
@@ -65,13 +66,14 @@ class Engine:
         devices: list[jax.Device] | None = None,
         clients_per_vmap: int = 1,
         at: Callable[[Tree], Algorithm] | None = None,
+        compiler: Compiler = Compiler(),  # noqa: B008  (it is frozen)
     ):
         self.problem, self.algorithm, self.federation = problem, algorithm, federation
         self.batch_size, self.weights, self.selection = batch_size, weights, selection
         self.aggregated = federation.n_clients if aggregated is None else aggregated
         self.participation = participation or algorithm.participation[0]
         self.algorithm_at: Callable[[Tree], Algorithm] = at or (lambda values: algorithm)
-        self._devices, self._clients_per_vmap = devices, clients_per_vmap
+        self._devices, self._clients_per_vmap, self.compiler = devices, clients_per_vmap, compiler
 
     def check(self) -> None:
         """Refuse what makes no sense, before anything is compiled."""
@@ -177,38 +179,38 @@ class Engine:
 
     @cached_property
     def _starting(self) -> Callable[..., State]:
-        return jax.jit(lambda arrays, seed, values: self._start(self.rebuild(arrays), seed, values))
+        return self.compiler(lambda arrays, seed, values: self._start(self.rebuild(arrays), seed, values))
 
     @cached_property
     def _choose(self) -> Callable[..., Array]:
-        return jax.jit(self._chosen)
+        return self.compiler(self._chosen)
 
     @cached_property
     def _merge(self) -> Callable[..., tuple[State, Info]]:
-        return jax.jit(self._merged, donate_argnums=0)
+        return self.compiler(self._merged, donate_argnums=0)
 
     @cached_property
     def _all(self) -> Callable[..., Any]:
         specs = (P(CLIENTS), P(), P(), P(), P())
-        return jax.jit(self.placement.shard_map(self._train_all, specs, P(CLIENTS)), donate_argnums=0)
+        return self.compiler(self.placement.shard_map(self._train_all, specs, P(CLIENTS)), donate_argnums=0)
 
     @cached_property
     def _fetch(self) -> Callable[..., Any]:
-        return jax.jit(self.placement.shard_map(self.placement.fetch, (P(CLIENTS), P()), P(CLIENTS)))
+        return self.compiler(self.placement.shard_map(self.placement.fetch, (P(CLIENTS), P()), P(CLIENTS)))
 
     @cached_property
     def _sampled(self) -> Callable[..., Any]:
-        return jax.jit(self.placement.shard_map(self._train_sampled, P(), P(CLIENTS)))
+        return self.compiler(self.placement.shard_map(self._train_sampled, P(), P(CLIENTS)))
 
     @cached_property
     def _store(self) -> Callable[..., Any]:
-        return jax.jit(
+        return self.compiler(
             self.placement.shard_map(self.placement.store, (P(CLIENTS), P(), P()), P(CLIENTS)), donate_argnums=0
         )
 
     @cached_property
     def _message(self) -> Callable[..., Tree]:
-        return jax.jit(lambda sent, i: self._sent_to(sent, i))
+        return self.compiler(lambda sent, i: self._sent_to(sent, i))
 
     @cached_property
     def _one(self) -> Callable[..., Any]:
@@ -217,7 +219,7 @@ class Engine:
             problem = self.rebuild(arrays)
             return client_round(problem, algorithm, samples, i, self.batch_size, client, cursor, down, keys)
 
-        return jax.jit(one)
+        return self.compiler(one)
 
     def _sent_to(self, sent: State, i: Array) -> Tree:
         return message(self.algorithm_at(sent.values), sent.server, sent.seed, sent.round, i)

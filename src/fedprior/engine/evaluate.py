@@ -21,20 +21,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.sharding import PartitionSpec as P
 
 from fedprior.core.batch import SAMPLES_PER_STEP, Batch
 from fedprior.core.method import Mixture, single
 from fedprior.core.problem import Problem
-from fedprior.core.random import Purpose, key_for
 from fedprior.core.vectors import Tree, Vector, row
 from fedprior.data.federation import Federation, Samples
 from fedprior.data.view import ClientData
 from fedprior.engine.engine import Engine
 from fedprior.engine.metrics import Metric, measured
 from fedprior.engine.placement import CLIENTS, Placement
-from fedprior.engine.round import State, client_model, evaluation_key, message
+from fedprior.engine.round import State, client_join, client_model, evaluation_key, join_keys, message, welcome
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
 from fedprior.models.classifier import log_probabilities
@@ -120,30 +119,30 @@ class Evaluator:
     @cached_property
     def _own(self) -> Any:
         specs = (_BY_CLIENT, P(), P(), P(), P())
-        return jax.jit(self.engine.placement.shard_map(self._score_own, specs, P(CLIENTS)))
+        return self.engine.compiler(self.engine.placement.shard_map(self._score_own, specs, P(CLIENTS)))
 
     @cached_property
     def _pooled(self) -> Any:
         specs = (_BY_CLIENT, P(), P(), P())
-        return jax.jit(self.engine.placement.shard_map(self._score_pooled, specs, P(CLIENTS)))
+        return self.engine.compiler(self.engine.placement.shard_map(self._score_pooled, specs, P(CLIENTS)))
 
     @cached_property
     def _new(self) -> Any:
-        return jax.jit(self._joining_placement.shard_map(self._score_newcomers, P(), P(CLIENTS)))
+        return self.engine.compiler(self._joining_placement.shard_map(self._score_newcomers, P(), P(CLIENTS)))
 
     @cached_property
     def _model(self) -> Any:
         def model(arrays: Any, train: Samples, sent: State, i: Array, client: Tree) -> Mixture:
             return self._personal(self.engine.rebuild(arrays), sent, train, i, client)
 
-        return jax.jit(model)
+        return self.engine.compiler(model)
 
     @cached_property
     def _join(self) -> Any:
         def join(arrays: Any, train: Samples, sent: State, i: Array, number: Array) -> Mixture:
             return self._joined(self.engine.rebuild(arrays), sent, train, i, number)
 
-        return jax.jit(join)
+        return self.engine.compiler(join)
 
     def _seen(self, state: State) -> State:
         """The state as the devices see it."""
@@ -170,12 +169,11 @@ class Evaluator:
 
     def _joined(self, problem: Problem, sent: State, train: Samples, i: Array, number: Array) -> Mixture:
         """Newcomer i's personal model, from what the server sends to anyone and its own samples."""
-        run, algorithm = jax.random.wrap_key_data(sent.seed), self.engine.algorithm_at(sent.values)
-        sending, batches, joining, testing = jax.random.split(key_for(run, Purpose.JOIN, sent.round, number), 4)
-        down = lax.optimization_barrier(algorithm.send(sent.server, None, sending))
-        data = ClientData(train, i, self.engine.batch_size, batches, 0)
-        client = lax.optimization_barrier(algorithm.join(problem, down, data, joining))
-        return algorithm.personal_model(problem, client, down, data, testing)
+        algorithm, keys = self.engine.algorithm_at(sent.values), join_keys(sent.seed, sent.round, number)
+        down = welcome(algorithm, sent.server, keys)
+        data = ClientData(train, i, self.engine.batch_size, keys.order, 0)
+        client = client_join(problem, algorithm, down, data, keys)
+        return algorithm.personal_model(problem, client, down, data, keys.model)
 
     def _score_own(self, state: State, shared: Vector | None, arrays: Any, train: Samples, test: Samples) -> Sums:
         problem = self.engine.rebuild(arrays)

@@ -71,6 +71,30 @@ def message(algorithm: Algorithm, outbox: Tree, seed: Array, t: Array, i: Array)
     return algorithm.send(outbox, i, key_for(jax.random.wrap_key_data(seed), Purpose.SEND, t, i))
 
 
+class JoinKeys(NamedTuple):
+    """The randomness of one newcomer."""
+
+    send: Array  # of what it receives
+    order: Array  # of its batches
+    join: Array
+    model: Array  # of its personal model
+
+
+def join_keys(seed: Array, t: Array, number: Array) -> JoinKeys:
+    """The keys of the newcomer of this number after round t."""
+    return JoinKeys(*jax.random.split(key_for(jax.random.wrap_key_data(seed), Purpose.JOIN, t, number), 4))
+
+
+def welcome(algorithm: Algorithm, outbox: Tree, keys: JoinKeys) -> Tree:
+    """What the server sends to a newcomer."""
+    return lax.optimization_barrier(algorithm.send(outbox, None, keys.send))
+
+
+def client_join(problem: Problem, algorithm: Algorithm, down: Tree, data: ClientData, keys: JoinKeys) -> Tree:
+    """The state of a newcomer, from what it received and its own samples."""
+    return lax.optimization_barrier(algorithm.join(problem, down, data, keys.join))
+
+
 def client_round(
     problem: Problem,
     algorithm: Algorithm,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -15,11 +16,13 @@ from flwr.clientapp import ClientApp
 from fedprior.core.method import Mixture
 from fedprior.data.preparation import Preparation
 from fedprior.errors import FedpriorError, first_line
-from fedprior.flower.messages import HELLO, ROUND, Greeting, Order, Presence, Receipt
+from fedprior.flower.bookkeeping import Options
+from fedprior.flower.messages import HELLO, ROUND, Greeting, Order, Presence, Receipt, Shareable
 from fedprior.flower.programs import Programs, seed_data
+from fedprior.flower.rejoin import Newcomers
 from fedprior.flower.site import Site, open_site
 from fedprior.flower.spec import Spec, open_spec
-from fedprior.flower.state import StateLost, Store, as_file_name
+from fedprior.flower.state import StateLost, Store, keeping
 from fedprior.flower.wire import from_record, to_record
 from fedprior.models.classifier import ModelBuilder
 from fedprior.models.saved import Predictor, output_names
@@ -37,27 +40,36 @@ def client_app(task: Path | str, load: Load, model: ModelBuilder | None = None) 
         greeting = Greeting.from_content(message.content, "hello")
         try:
             site = sites.of(context)
-            site.check(greeting)
+            site.check(greeting.version, greeting.digest)
             presence = Presence(*site.samples.sizes, site.samples.fingerprint, "", greeting.secret)
         except FedpriorError as error:
             log.error("fedprior: %s", error)
-            presence = Presence(0, 0, "", str(error), greeting.secret)
+            presence = Presence(0, 0, "", _told(error), greeting.secret)
         return Message(RecordDict({"presence": presence.to_record()}), reply_to=message)
 
     @app.train("round")
     def work(message: Message, context: Context) -> Message:
         order = Order.from_content(message.content, "order")
-        content, problem, lost = RecordDict(), "", False
+        content, receipt = RecordDict(), Receipt(order.secret, "", lost=False, rejoin=False)
         try:
             for name, tree in sites.of(context).obey(order, message.content).items():
                 content[name] = to_record(tree)
         except FedpriorError as error:
             log.error("fedprior: %s", error)
-            content, problem, lost = RecordDict(), str(error), isinstance(error, StateLost)
-        content["receipt"] = Receipt(order.secret, problem, lost).to_record()
+            lost, rejoin = isinstance(error, StateLost), isinstance(error, StateLost) and error.may_rejoin
+            content, receipt = RecordDict(), Receipt(order.secret, _told(error), lost, rejoin)
+        content["receipt"] = receipt.to_record()
         return Message(content, reply_to=message)
 
     return app
+
+
+def _told(error: FedpriorError) -> str:
+    """What the server is told of an error: never a path or a value of a sample, which the site's own log may hold."""
+    if isinstance(error, Shareable):
+        return str(error)
+    what = "its state is lost" if isinstance(error, StateLost) else "it could not do what was asked"
+    return f"{what}; its own log says why, and what its owner can do"
 
 
 def state_folder(node_config: Mapping[str, Any]) -> Path:
@@ -73,7 +85,7 @@ class _Sites:
         self._open: dict[tuple[int, str], LocalSite] = {}
 
     def of(self, context: Context) -> LocalSite:
-        key = (context.node_id, str(context.run_config["row"]))
+        key = (context.node_id, Options.of(context.run_config).row)
         if key not in self._open:
             spec = open_spec(self._task, self._model)
             try:
@@ -94,15 +106,15 @@ class LocalSite:
         self.spec, self.samples, self.row, self.folder = spec, samples, row, folder
         self._programs: dict[int, Programs] = {}  # by the number of clients, on which what travels may depend
 
-    def check(self, greeting: Greeting) -> None:
-        """Refuse a server that runs another task or another version."""
-        if greeting.version != (here := version("fedprior")):
-            raise FedpriorError(
-                f"the server runs fedprior {greeting.version}, this site {here}; install the same version"
-            )
-        if greeting.digest != self.spec.digest:
-            raise FedpriorError(
-                "the server's task file is not this site's; start the run anew, so that both have one app"
+    def check(self, release: str, digest: str, fingerprint: str | None = None) -> None:
+        """Refuse a server that runs another version or another task, or that knows this site by other samples."""
+        if release != (here := version("fedprior")):
+            raise Shareable(f"the server runs fedprior {release[:50]}, this site {here}; install the same version")
+        if digest != self.spec.digest:
+            raise Shareable("the server's task file is not this site's; start the run anew, so that both have one app")
+        if fingerprint is not None and fingerprint != self.samples.fingerprint:
+            raise Shareable(
+                "this site's samples are not those with which it began; bring them back, and it takes part again"
             )
 
     def programs(self, n_clients: int) -> Programs:
@@ -114,16 +126,13 @@ class LocalSite:
 
     def obey(self, order: Order, content: RecordDict) -> dict[str, Any]:
         """Score and train as ordered; what is to be sent, by name."""
+        self.check(order.version, order.digest, order.fingerprint)
         programs = self.programs(order.clients)
         like = programs.like
         store = Store(self.folder, order.experiment, order.client)
         seed, t, i = seed_data(order.seed), np.int32(order.round), np.int32(order.index)
         down = from_record(_arrays(content, "down"), like["down"], "what the server sent")
-        if order.begin:
-            own = store.read(order.begin, like["client"])
-            client, cursor = own["client"], own["cursor"]
-        else:
-            client, cursor = programs.client_start(seed, i)
+        client, cursor = self._begin(order, content, programs, store)
         train, test = self.samples.train, self.samples.test
         reply: dict[str, Any] = {}
         if order.score:
@@ -131,17 +140,46 @@ class LocalSite:
             if shared is not None:
                 shared = from_record(_arrays(content, "shared"), shared, "the server's global model")
             reply["sums"] = programs.score(train, test, client, down, shared, seed, t, i)
-            self._keep_model(order, programs.model(train, client, down, seed, t, i))
+            self._keep_model(store.model, order, programs.model(train, client, down, seed, t, i))
         if order.train:
             client, cursor, up, info = programs.local(train, client, cursor, down, seed, t, i)
-            store.write(order.save, {"client": client, "cursor": cursor})
             reply["info"] = info
             if order.upload:
                 reply["up"] = up
-        store.sweep(order.begin)
+        if order.save:
+            store.write(order.save, {"client": client, "cursor": cursor})
+        store.sweep(order.keep)
         return reply
 
-    def _keep_model(self, order: Order, mixture: Mixture) -> None:
+    def _begin(self, order: Order, content: RecordDict, programs: Programs, store: Store) -> tuple[Any, Any]:
+        """The state and cursor to go on from; one that is lost is never made anew, unless the site's owner has said so."""
+        seed, t, i = seed_data(order.seed), np.int32(order.round), np.int32(order.index)
+        if not order.begin:
+            return programs.client_start(seed, i)
+        newcomers = Newcomers(programs)
+        if order.join:
+            if not store.may_rejoin(order.begin):
+                raise Shareable("it was told to begin anew, which its owner has not asked for")
+            log.warning("fedprior: the state %s is lost, and this site begins anew, as a newcomer", order.begin)
+            down = from_record(_arrays(content, "welcome"), newcomers.like, "what the server sent")
+            return newcomers.start(self.samples.train, down, seed, t, i)
+        try:
+            own = store.read(order.begin, programs.like["client"])
+        except StateLost as lost:
+            agreed = store.may_rejoin(order.begin) and not newcomers.refusal
+            if newcomers.refusal:
+                way_out = f"without it the site cannot come back into this run ({newcomers.refusal})"
+            elif agreed:
+                way_out = "as its owner has said, the site asks to begin anew"
+            else:
+                command = f"fedprior flower rejoin {shlex.quote(str(store.path(order.begin)))}"
+                way_out = f"if it is lost for good, `{command}` lets the site come back as a newcomer"
+            error = StateLost(f"{lost}; {way_out}")
+            error.may_rejoin = agreed
+            raise error from lost
+        return own["client"], own["cursor"]
+
+    def _keep_model(self, path: Path, order: Order, mixture: Mixture) -> None:
         """Write the personal model after a round where its owner finds it: ready for `fp.load` and ``fedprior predict``."""
         problem, sites = self.programs(order.clients).problem, self.spec.sites
         predictor = Predictor(
@@ -160,14 +198,14 @@ class LocalSite:
             },
             self.spec.built,
         )
-        path = predictor.save(self.folder / f"{as_file_name(order.client)}-{order.experiment}.safetensors")
-        path.chmod(0o600)
+        with keeping(path):
+            predictor.save(path, mode=0o600)
 
 
 def _arrays(content: RecordDict, key: str) -> ArrayRecord:
     record = content.get(key)
     if not isinstance(record, ArrayRecord):
-        raise FedpriorError(f"a message without '{key}'; is another version of fedprior at work there?")
+        raise Shareable(f"a message without '{key}'; is another version of fedprior at work there?")
     return record
 
 

@@ -8,6 +8,7 @@ import socket
 import ssl
 import stat
 import sys
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -54,9 +55,8 @@ def check_state_folder(node_config: Mapping[str, Any]) -> Path:
     folder = state_folder(node_config)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        probe = folder / ".fedprior-check"
-        probe.write_bytes(b"")
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(2**20))  # an empty file can be made on a full disk, too
     except OSError as error:
         raise FedpriorError(
             f"states cannot be written to {folder}: {error.strerror}; choose another state-dir"
@@ -95,6 +95,7 @@ def check_certificate(path: Path, superlink: str | None) -> str:
     if superlink is None:
         return f"valid until {certificate.not_valid_after_utc:%Y-%m-%d}"
     host, _, port = superlink.rpartition(":")
+    host = host.strip("[]")  # of an address of version 6
     try:
         trusting = ssl.create_default_context(cafile=str(path))
         with (
@@ -110,7 +111,7 @@ def status_of(run: Path) -> dict[str, Any]:
     """How a deployed run stands: the round, and what became of each client."""
     path = run / "federation.json"
     if not path.exists():
-        raise FedpriorError(f"{run} holds no deployed run that was scored once; give RUNS/<task>/<row>/<seed>")
+        raise FedpriorError(f"{run} holds no deployed run; give RUNS/<task>/<row>/<seed>")
     content = read_json(path)
     try:
         return {
@@ -122,9 +123,16 @@ def status_of(run: Path) -> dict[str, Any]:
                     "test": sizes[1],
                     "absent": content["absent"].get(name, 0),
                     "rejected": content["rejected"].get(name, 0),
+                    "state": _state_of(name, content),
                 }
                 for name, sizes in zip(content["names"], content["sizes"], strict=True)
             ],
         }
     except (KeyError, TypeError, ValueError, AttributeError, json.JSONDecodeError) as error:
         raise FedpriorError(f"{path} is damaged ({first_line(error)})") from error
+
+
+def _state_of(name: str, content: Mapping[str, Any]) -> str:
+    """What became of a client's state."""
+    back = ", ".join(str(int(t)) for t in content.get("rejoined", {}).get(name, ()))
+    return "lost" if name in content.get("lost", ()) else f"began anew after round {back}" if back else "kept"

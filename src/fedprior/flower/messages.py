@@ -14,6 +14,10 @@ T = TypeVar("T", bound="Fields")
 HELLO, ROUND = "query.hello", "train.round"  # the types of messages
 
 
+class Shareable(FedpriorError):
+    """An error that may be told to the other side in full: it holds nothing of a site's samples and of its disk."""
+
+
 @dataclass(frozen=True)
 class Fields:
     """Plain values that travel as a record."""
@@ -28,15 +32,11 @@ class Fields:
         record = content.get(key)
         fields = {field.name: field.type for field in dataclasses.fields(cls)}
         if not isinstance(record, ConfigRecord) or set(record) != set(fields):
-            raise FedpriorError(
-                f"a message without what '{key}' must hold; is another version of fedprior at work there?"
-            )
+            raise Shareable(f"a message without what '{key}' must hold; is another version of fedprior at work there?")
         kinds: dict[str, Any] = {"str": str, "int": int, "bool": bool}
         for name, kind in fields.items():
             if type(record[name]) is not kinds[str(kind)]:
-                raise FedpriorError(
-                    f"'{name}' in '{key}' of a message is a {type(record[name]).__name__}, not a {kind}"
-                )
+                raise Shareable(f"'{name}' in '{key}' of a message is a {type(record[name]).__name__}, not a {kind}")
         return cls(**record)
 
 
@@ -65,6 +65,9 @@ class Presence(Fields):
 class Order(Fields):
     """What a site is to do: score its model of the last round, train, or both."""
 
+    digest: str  # of the task
+    version: str  # of fedprior
+    fingerprint: str  # of the samples with which the site began
     experiment: str
     client: str
     index: int  # the client's number, on which its randomness depends
@@ -75,6 +78,8 @@ class Order(Fields):
     train: bool
     upload: bool
     begin: str  # the state to go on from; "": the client's first
+    join: bool  # whether that state is lost, and the site is to begin as a newcomer
+    keep: str  # the oldest state that may be asked for again
     save: str  # the name of the state after this round
     secret: str  # random, and repeated in the reply: nobody else knows it
 
@@ -86,3 +91,4 @@ class Receipt(Fields):
     secret: str
     problem: str  # why it could not do what was asked; "": nothing
     lost: bool  # whether that is because its state is lost
+    rejoin: bool  # whether its owner wants it to begin as a newcomer then

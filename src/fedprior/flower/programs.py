@@ -45,31 +45,31 @@ class Programs:
         self.problem, self.protocol = program.task.problem, program.protocol
         self.aggregated = program.protocol.aggregated or n_clients
         self.trains_all = program.engine.participation == "all"
-        self.metrics = measured(self.protocol.metrics)
+        self.metrics, self.compiler = measured(self.protocol.metrics), program.engine.compiler
         self._arrays = eqx.filter(self.problem, eqx.is_array)
 
-    def _with_problem(self, function: Any) -> Any:
+    def with_problem(self, function: Any) -> Any:
         """A compiled function of the problem and more, which takes the problem's arrays as an argument."""
         rest = eqx.filter(self.problem, eqx.is_array, inverse=True)
-        compiled = jax.jit(lambda arrays, *more: function(eqx.combine(arrays, rest), *more))
+        compiled = self.compiler(lambda arrays, *more: function(eqx.combine(arrays, rest), *more))
         return lambda *more: compiled(self._arrays, *more)
 
     # -- the server's ----------------------------------------------------------------------------------------------------
 
     def start(self, seed: np.ndarray) -> State:
         """The server before the first round."""
-        server = self._with_problem(lambda p, s: server_start(p, self.algorithm, s, self.n_clients)[1])(seed)
+        server = self.with_problem(lambda p, s: server_start(p, self.algorithm, s, self.n_clients)[1])(seed)
         return State(jnp.zeros((), jnp.int32), jnp.asarray(seed), jax.device_get(server), (), ())
 
     @cached_property
     def choose(self) -> Any:
         """(state, sizes) -> the clients whose uploads are merged, in ascending order."""
         select = find_selection(self.protocol.selection)
-        return jax.jit(lambda state, sizes: chosen(select, state.seed, state.round, sizes, self.aggregated))
+        return self.compiler(lambda state, sizes: chosen(select, state.seed, state.round, sizes, self.aggregated))
 
     @cached_property
     def _message(self) -> Any:
-        return jax.jit(lambda outbox, seed, t, i: message(self.algorithm, outbox, seed, t, i))
+        return self.compiler(lambda outbox, seed, t, i: message(self.algorithm, outbox, seed, t, i))
 
     def down(self, state: State, i: int) -> Tree:
         """What client i receives."""
@@ -83,7 +83,7 @@ class Programs:
             server = server_round(self.algorithm, state, ups, ids, sizes[ids], self.protocol.weights)
             return state._replace(round=state.round + 1, server=server)
 
-        return jax.jit(merged)
+        return self.compiler(merged)
 
     def shared(self, state: State) -> Vector | None:
         """The global model, or None."""
@@ -99,7 +99,7 @@ class Programs:
             w0, _ = server_start(problem, self.algorithm, seed, self.n_clients)
             return client_start(self.algorithm, w0, seed, i), jnp.zeros((), jnp.int32)
 
-        return self._with_problem(begin)
+        return self.with_problem(begin)
 
     @cached_property
     def local(self) -> Any:
@@ -111,12 +111,12 @@ class Programs:
             keys = keys_for(seed, t, i)
             return client_round(problem, self.algorithm, samples, 0, self.protocol.batch, client, cursor, down, keys)
 
-        return self._with_problem(train)
+        return self.with_problem(train)
 
     @cached_property
     def model(self) -> Any:
         """(samples, client, down, seed, t, i) -> client i's personal model after round t."""
-        return self._with_problem(self._model)
+        return self.with_problem(self._model)
 
     def _model(
         self, problem: Any, samples: Samples, client: Tree, down: Tree, seed: Array, t: Array, i: Array
@@ -127,7 +127,7 @@ class Programs:
     @cached_property
     def score(self) -> Any:
         """(train, test, client, down, global model, seed, t, i) -> every metric's sums on the site's own test samples."""
-        return self._with_problem(self._sums)
+        return self.with_problem(self._sums)
 
     def _sums(
         self,

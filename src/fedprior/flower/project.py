@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import resources
 from importlib.metadata import version
@@ -26,7 +27,7 @@ def write_project(folder: Path) -> list[Path]:
         "name": package.replace("_", "-"),
         "package": package,
         "version": version("fedprior"),
-        "out": str(folder.absolute() / "runs"),
+        "out": json.dumps(str(folder.absolute() / "runs"), ensure_ascii=False),  # a quoted text of TOML, too
     }
     written = []
     for name in (*_AT_TOP, *_IN_PACKAGE):

@@ -7,12 +7,12 @@ ride on the messages of round t + 1, clients that are not drawn get messages tha
 from __future__ import annotations
 
 import logging
-import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,14 +20,15 @@ from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from fedprior.engine.round import State
-from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
 from fedprior.files import digest, write_json
-from fedprior.flower.bookkeeping import Ledger, Options
-from fedprior.flower.exchange import Exchange, Reply, far_from_the_others
-from fedprior.flower.messages import Order, Presence
+from fedprior.flower.bookkeeping import Ledger, Options, enrol, recognise
+from fedprior.flower.exchange import Exchange, Reply
+from fedprior.flower.judge import far_from_the_others, impossible, norm_of, score_of
+from fedprior.flower.messages import Order
 from fedprior.flower.programs import Programs, seed_data
-from fedprior.flower.roster import Patience, await_nodes, greet
+from fedprior.flower.rejoin import Newcomers
+from fedprior.flower.roster import Patience, gather
 from fedprior.flower.spec import Spec, open_spec
 from fedprior.flower.wire import to_record
 from fedprior.models.classifier import ModelBuilder
@@ -37,7 +38,7 @@ from fedprior.records.provenance import now
 from fedprior.records.reading import column_names
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import Session, Status, Times
-from fedprior.study.trial import Scores, Trial
+from fedprior.study.trial import Scores, Trial, is_finite
 
 log = logging.getLogger("flwr")
 
@@ -48,7 +49,11 @@ def server_app(task: Path | str, model: ModelBuilder | None = None) -> ServerApp
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        serve(grid, open_spec(task, model), Options.of(context.run_config))
+        try:
+            serve(grid, open_spec(task, model), Options.of(context.run_config))
+        except FedpriorError as error:
+            log.error("fedprior: %s", error)  # in one line, above the report that Flower makes of it
+            raise
 
     return app
 
@@ -61,19 +66,25 @@ def serve(grid: Grid, spec: Spec, options: Options, patience: Patience | None = 
     folder = Path(options.out) / spec.file.task.name / Variant.parse(options.row).name / str(options.seed)
     run = RunFolder(folder)
     run.check_plain()
-    with hold(folder):
+    with hold(folder, patience.handover if options.resume else 0.0):
+        if options.resume and not run.exists:
+            raise FedpriorError(f"{folder} holds no run to go on with; are out, row and seed those of the stopped run?")
         if run.exists and not options.resume:
             raise FedpriorError(f"{folder} already holds a run; resume it (resume=true), or choose another out")
-        nodes = await_nodes(grid, options.clients, patience)
-        present = greet(grid, spec, nodes, patience)
-        kept = _newest(run) if run.exists else None
+        kept = _newest(run)
+        present = gather(grid, spec, options.clients, patience)
         if kept is None:
-            ledger = _enrol(present, spec, options)
+            ledger = enrol(present, spec.file.task.name, options.clients)
         else:
             ledger = Ledger.from_array(kept.pop("ledger"))
-            _recognise(ledger, present)
+            recognise(ledger, present)
         server = Server(grid, spec, options, patience, run, ledger)
-        server.run_all(kept)
+        try:
+            server.run_all(kept)
+        except FedpriorError:
+            if run.checkpoints:
+                log.error("fedprior: the run has stopped, and what is done is kept; mend the cause, and resume it")
+            raise
     return run
 
 
@@ -82,44 +93,25 @@ def _newest(run: RunFolder) -> dict[str, np.ndarray] | None:
         if (arrays := checkpoint.read(path)) is not None:
             return arrays
         log.warning("fedprior: checkpoint %s is damaged and passed over", path.name)
-    return None
-
-
-def _enrol(present: dict[str, Presence], spec: Spec, options: Options) -> Ledger:
-    if len(present) < options.clients:
-        there = ", ".join(map(repr, sorted(present))) or "none"
+    if run.exists and run.checkpoints:
         raise FedpriorError(
-            f"{options.clients} clients are to take part, and {len(present)} can (there: {there}); see the log"
+            f"all checkpoints in {run.path} are damaged; restore one from a copy, or begin a new run with another out"
         )
-    names = sorted(present)
-    return Ledger(
-        experiment=f"{digest(spec.file.task.name)[:8]}-{secrets.token_hex(8)}",
-        names=names,
-        sizes=[(present[name].train, present[name].test) for name in names],
-        fingerprints=[present[name].fingerprint for name in names],
-        accepted=[""] * len(names),
-    )
-
-
-def _recognise(ledger: Ledger, present: dict[str, Presence]) -> None:
-    for name, fingerprint in zip(ledger.names, ledger.fingerprints, strict=True):
-        if name in present and present[name].fingerprint != fingerprint:
-            raise FedpriorError(
-                f"client {name!r} has other samples than when the run began; bring them back, or start a new run"
-            )
+    return None
 
 
 class Server:
     """The rounds of one run."""
 
     def __init__(self, grid: Grid, spec: Spec, options: Options, patience: Patience, run: RunFolder, ledger: Ledger):
-        self.options, self.run, self.ledger = options, run, ledger
+        self.options, self.run, self.ledger, self.digest = options, run, ledger, spec.digest
         federation = spec.unseen(ledger.names, ledger.sizes, digest(*ledger.fingerprints))
         self.trial = Trial(spec.program(federation, options.row), options.seed)
         self.trial.program.check()
         self.programs = Programs(self.trial.program, len(ledger.names))
         self.sizes = np.array([size for size, _ in ledger.sizes], np.int32)
-        self.exchange = Exchange(grid, self.programs.like, patience)
+        self.newcomers = Newcomers(self.programs)
+        self.exchange = Exchange(grid, self.programs.like, patience, lambda: self.newcomers.refusal)
         self.exchange.rejected.update(ledger.rejected)
 
     def run_all(self, kept: dict[str, np.ndarray] | None) -> None:
@@ -140,33 +132,50 @@ class Server:
         while True:
             begun, t = time.perf_counter(), int(state.round)
             ids = np.asarray(self.programs.choose(state, self.sizes)) if t < rounds else np.array([], np.int32)
-            replies = self._ask(state, ids, is_last=t == rounds)
+            orders = self._orders(state, ids, is_last=t == rounds)
+            replies = self.exchange(orders)
+            merged = self._merge(state, ids, replies)
+            for name in orders.keys() - replies.keys():
+                self.ledger.absent[name] = self.ledger.absent.get(name, 0) + 1
             self._record(t, replies)
             if t == rounds:
+                if self._accept(replies, t):  # a client came back for the last scores
+                    self._save(state)
                 break
-            state = self._merge(state, ids, replies)
+            self._require(t, sum(reply.up is not None for reply in replies.values()), len(ids))
+            self._accept(replies, t)
+            state = merged
             self.run.append([], [], Times(t + 1, round(time.perf_counter() - begun, 6), 0.0))
             self._save(state)
+        self._note(rounds)
         self.run.set_status(Status.FINISHED, rounds)
         self.run.sign(session._replace(ended=now()), None)
 
-    def _ask(self, state: State, ids: np.ndarray, is_last: bool) -> dict[str, Reply]:
+    def _orders(
+        self, state: State, ids: np.ndarray, is_last: bool
+    ) -> dict[str, tuple[Order, Callable[[Order], RecordDict]]]:
+        """What every client is to do, and the arrays that it needs for that."""
         t, shared = int(state.round), self.programs.shared(state)
         score = t > 0 and self.trial.schedule.is_due(t)
-        orders: dict[str, tuple[Order, Callable[[], RecordDict]]] = {}
+        orders: dict[str, tuple[Order, Callable[[Order], RecordDict]]] = {}
         for i, name in enumerate(self.ledger.names):
             drawn = i in ids
             train = not is_last and (drawn or self.programs.trains_all)
             if not (train or score):
                 continue
 
-            def arrays(i: int = i, score: bool = score) -> RecordDict:
-                content = RecordDict({"down": to_record(self.programs.down(state, i))})
-                if score and shared is not None:
+            def arrays(order: Order) -> RecordDict:
+                content = RecordDict({"down": to_record(self.programs.down(state, order.index))})
+                if order.score and shared is not None:
                     content["shared"] = to_record(shared)
+                if order.join:
+                    content["welcome"] = to_record(self.newcomers.down(state, order.index))
                 return content
 
             order = Order(
+                digest=self.digest,
+                version=version("fedprior"),
+                fingerprint=self.ledger.fingerprints[i],
                 experiment=self.ledger.experiment,
                 client=name,
                 index=i,
@@ -177,15 +186,13 @@ class Server:
                 train=train,
                 upload=train and drawn,
                 begin=self.ledger.accepted[i],
+                join=False,
+                keep=self.ledger.before[i] if self.ledger.before else "",
                 save="",
                 secret="",
             )
             orders[name] = (order, arrays)
-        replies = self.exchange(orders)
-        for name in orders.keys() - replies.keys():
-            self.ledger.absent[name] = self.ledger.absent.get(name, 0) + 1
-        self.ledger.rejected = dict(self.exchange.rejected)
-        return replies
+        return orders
 
     def _record(self, t: int, replies: dict[str, Reply]) -> None:
         """The scores of round t, of those that sent them."""
@@ -201,47 +208,73 @@ class Server:
             )
             nothing = jax.tree.map(lambda like: np.zeros(like.shape, like.dtype), self.programs.like["sums"])
             rows = [scored.get(name, nothing) for name in self.ledger.names]
-            stacked = jax.tree.map(lambda *x: _exact(np.stack(x)), *rows)
+            stacked = jax.tree.map(lambda *x: np.stack(x), *rows)
             classes = tuple(map(str, self.trial.program.task.federation.classes))
-            scores = {(model, "own"): Score(sums, count, classes) for model, sums in stacked.items()}
+            scores = {(model, "own"): score_of(sums, count, classes) for model, sums in stacked.items()}
         rows_of = (self.trial.rows(t, scores), self.trial.client_rows(t, scores))
         self.run.append(*rows_of, None)
         said = [f"{row.values['accuracy']:.2f} %" for row in rows_of[0] if row[1:4] == ("personal", "own", "weighted")]
         log.info("fedprior: round %d of %d %s", t, self.trial.program.rounds, " ".join(said))
-        write_json(self.run.path / "federation.json", {"round": t, **vars(self.ledger)})
 
     def _merge(self, state: State, ids: np.ndarray, replies: dict[str, Reply]) -> State:
-        """The state after the round, from the uploads that arrived."""
-        names = self.ledger.names
+        """The state after the round, from the uploads that arrived; replies that cannot be used are taken out."""
+        names, t = self.ledger.names, int(state.round) + 1
+
+        def leave_out(name: str, why: str) -> None:
+            self.exchange.leave_out(name, t, why)
+            del replies[name]
+            ups.pop(name, None)
+
         ups = {names[i]: replies[names[i]].up for i in ids if names[i] in replies}
+        for name, (_, samples) in zip(names, self.ledger.sizes, strict=True):
+            if name in replies and (why := impossible(replies[name].sums or {}, samples)):
+                leave_out(name, why)
         if self.options.norm_limit:
             for name in far_from_the_others(ups, self.options.norm_limit):
-                log.error(
-                    "fedprior: round %d, client %r is left out: its upload is far from the others'",
-                    state.round + 1,
-                    name,
-                )
-                self.exchange.rejected[name] += 1
-                del ups[name], replies[name]
-        if len(ups) < self.options.minimum:
-            self.run.set_status(Status.STOPPED, int(state.round))
+                leave_out(name, "its upload is far from the others'")
+        merged = self._merged(state, ids, ups)
+        while ups and not is_finite(merged):  # finite numbers can be too large to be added up
+            leave_out(max(ups, key=lambda name: norm_of(ups[name])), "its upload is too large to be merged")
+            merged = self._merged(state, ids, ups)
+        return merged
+
+    def _require(self, t: int, valid: int, drawn: int) -> None:
+        """Stop the run if fewer of the drawn clients than are needed sent what can be used."""
+        if valid < self.options.minimum:
+            self._note(t)
+            self.run.set_status(Status.STOPPED, t)
             raise FedpriorError(
-                f"round {int(state.round) + 1} has {len(ups)} valid replies of {len(ids)}; needed: {self.options.minimum}; "
+                f"round {t + 1} has {valid} valid replies of {drawn}; needed: {self.options.minimum}; "
                 "see the log, mend the sites, and resume"
             )
-        for name, reply in replies.items():
-            if reply.saved is not None:
-                self.ledger.accepted[names.index(name)] = reply.saved
+
+    def _merged(self, state: State, ids: np.ndarray, ups: Mapping[str, Any]) -> State:
         if not ups:
             return state._replace(round=state.round + 1)
-        there = np.array([i for i in ids if names[i] in ups], np.int32)
-        stacked = jax.tree.map(lambda *x: np.stack(x), *(ups[names[i]] for i in there))
+        there = np.array([i for i in ids if self.ledger.names[i] in ups], np.int32)
+        stacked = jax.tree.map(lambda *x: np.stack(x), *(ups[self.ledger.names[i]] for i in there))
         return jax.device_get(self.programs.merge(state, stacked, there, self.sizes))
+
+    def _accept(self, replies: dict[str, Reply], t: int) -> bool:
+        """Let clients go on from the states that they made; whether any of them came back as a newcomer."""
+        self.ledger.before = list(self.ledger.accepted)
+        for name, reply in replies.items():
+            if reply.saved is not None:
+                self.ledger.accepted[self.ledger.names.index(name)] = reply.saved
+            if reply.rejoined:
+                self.ledger.rejoined.setdefault(name, []).append(t)
+        return any(reply.rejoined for reply in replies.values())
 
     def _save(self, state: State) -> None:
         """Model, round and the clients' accepted states in one file, which is either the old one or the whole new one."""
+        self._count()
         self.run.save({"state": state, "ledger": self.ledger.to_array()}, int(state.round))
+        self._note(int(state.round))
 
+    def _note(self, t: int) -> None:
+        """How the federation stands after round t, for `fedprior flower status`."""
+        self._count()
+        write_json(self.run.path / "federation.json", {"round": t, **vars(self.ledger)})
 
-def _exact(sums: np.ndarray) -> np.ndarray:
-    return sums if np.issubdtype(sums.dtype, np.integer) else sums.astype(np.float64)
+    def _count(self) -> None:
+        self.ledger.rejected, self.ledger.lost = dict(self.exchange.rejected), sorted(self.exchange.lost)

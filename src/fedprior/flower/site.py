@@ -12,8 +12,9 @@ from fedprior.data.federation import Samples
 from fedprior.data.given import as_numbers
 from fedprior.data.own_file import from_file
 from fedprior.data.partitions import natural
-from fedprior.errors import FedpriorError
+from fedprior.errors import FedpriorError, first_line
 from fedprior.files import array_digest, digest
+from fedprior.flower.messages import Shareable
 from fedprior.flower.spec import SiteSettings
 
 
@@ -46,34 +47,49 @@ def open_site(given: Any, settings: SiteSettings) -> Site:
     """A site from (x, y) or (x, y, is_test); without ``is_test``, a seeded quarter of the samples is the test."""
     try:
         x, y, *rest = given
+        (own,) = rest or (None,)
     except (TypeError, ValueError) as error:
         raise FedpriorError(
             f"this site's data must be (x, y) or (x, y, is_test), not {type(given).__name__}"
         ) from error
     samples = as_numbers(x, "x", np.float32)
     if samples.shape[1:] != (shape := tuple(settings.shape)):
-        raise FedpriorError(f"this site's samples are of shape {samples.shape[1:]}, and the federation's of {shape}")
+        raise Shareable(f"this site's samples are of shape {samples.shape[1:]}, and the federation's of {shape}")
     if not np.isfinite(samples).all():
         bad = int(np.flatnonzero(~np.isfinite(samples.reshape(len(samples), -1)).all(1))[0])
         raise FedpriorError(f"sample {bad} of this site has a value that is not finite; remove or repair it")
-    labels = _numbered(np.asarray(y), settings)
+    labels = _numbered(_column(y, "y"), settings)
     if len(labels) != len(samples) or len(samples) < 2:
-        raise FedpriorError(
+        raise Shareable(
             f"this site has {len(samples)} samples and {len(labels)} labels; give one for each, and two or more"
         )
-    own = None if not rest else np.asarray(rest[0], bool)
+    if own is not None:
+        own = _column(own, "is_test").astype(bool)
+        if len(own) == len(labels) and len(set(own.tolist())) < 2:
+            raise Shareable(f"this site has {len(own)} samples, all to {'test' if own[0] else 'train'}; it needs both")
     parts = natural(labels, np.zeros(len(labels), np.int32), is_test=own, test_fraction=0.25)
     train, test = (_padded(samples[index], labels[index]) for index in (parts.train[0], parts.test[0]))
     arrays = (samples, labels, parts.train[0], parts.test[0])
     return Site(train, test, digest(*map(array_digest, arrays)))
 
 
+def _column(given: Any, what: str) -> np.ndarray:
+    """One value for each sample."""
+    try:
+        column = np.asarray(given)
+    except ValueError as error:
+        raise FedpriorError(f"this site's {what} must be one value for each sample ({first_line(error)})") from error
+    if column.ndim != 1:
+        raise Shareable(f"this site's {what} must be one value for each sample, and is of shape {column.shape}")
+    return column
+
+
 def _numbered(y: np.ndarray, settings: SiteSettings) -> np.ndarray:
     number = {name: k for k, name in enumerate(settings.classes)}
     labels = y.tolist()
-    if unknown := [label for label in labels if label not in number]:
+    if unknown := [label for label in labels if not isinstance(label, str | int | float) or label not in number]:
         raise FedpriorError(
-            f"this site has a label {unknown[0]!r}; the federation's are {', '.join(map(repr, number))}"
+            f"this site has a label {repr(unknown[0])[:80]}; the federation's are {', '.join(map(repr, number))}"
         )
     return np.array([number[label] for label in labels], np.int32)
 

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
-from fedprior.errors import FedpriorError
+from fedprior.flower.messages import Shareable
 from fedprior.records.checkpoint import as_data, named, pack, unpack
 
 T = TypeVar("T")
 HEADER = 1024  # bytes that the description of an array may take
 
 
-class BadRecord(FedpriorError):
+class BadRecord(Shareable):
     """A record that is not the tree that was expected."""
 
 
@@ -48,7 +48,7 @@ def _array(given: Array, name: str, leaf: Any, what: str) -> np.ndarray:
         major, _ = np.lib.format.read_magic(content)
         read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
         described = read(content, max_header_size=HEADER)
-    except (ValueError, SyntaxError, TypeError, EOFError) as error:
+    except Exception as error:  # NumPy evaluates the description, and what a stranger wrote can fail in many ways
         raise BadRecord(f"{what}: {name} is no array") from error
     if described != (shape, False, dtype) and described != (shape, True, dtype):
         raise BadRecord(f"{what}: {name} is {described[2]}{list(described[0])}, where {dtype}{list(shape)} is expected")

@@ -29,6 +29,10 @@ class Ditto(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Li et al., ICML 2021"
+    cites: ClassVar[str] = "li2021ditto"
+    objective: ClassVar[str] = (
+        r"\min_{v_i} f_i(v_i) + \frac{\lambda}{2} \|v_i - w^*\|^2, \qquad w^* = \arg\min_w \sum_i p_i f_i(w)"
+    )
 
     R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
     alpha: float = hyper(

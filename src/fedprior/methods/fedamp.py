@@ -52,6 +52,11 @@ class FedAMP(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Huang et al., AAAI 2021"
+    cites: ClassVar[str] = "huang2021fedamp"
+    objective: ClassVar[str] = (
+        r"\min_{w_1, \dots, w_N} \sum_i f_i(w_i) + \lambda \sum_{i < j} A\bigl(\|w_i - w_j\|^2\bigr), "
+        r"\qquad A(x) = 1 - e^{-x / \sigma}"
+    )
     revision: ClassVar[int] = 2  # 2: no attention to clients never seen, and every cloud model is renewed
 
     R: int = hyper(20, "PRIOR, section 5", least=1, meaning="batches that a client trains on in a round")
@@ -149,6 +154,11 @@ class HeurFedAMP(FedAMP):
     >>> HeurFedAMP(xi=1.0).sigma
     25.0
     """
+
+    objective: ClassVar[str] = (
+        r"\min_{w_i} f_i(w_i) + \frac{\lambda}{2} \|w_i - u_i\|^2, "
+        r"\qquad u_i = \sum_j \xi_{ij} w_j, \quad \xi_{ij} \propto e^{\sigma \cos(w_i, w_j)}"
+    )
 
     sigma: float | None = hyper(
         25.0,

@@ -1,6 +1,7 @@
 """FedAvg: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017.
 
-w_i <- w_i - alpha grad f_i(w_i; B), R times from the received w;    w <- sum_i p_i w_i
+client:  w_i <- w_i - alpha grad f_i(w_i; B),  R times from the received w
+server:  w <- sum_i p_i w_i
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class FedAvg(Method):
     """
 
     paper: ClassVar[str] = "McMahan et al., AISTATS 2017"
+    cites: ClassVar[str] = "mcmahan2017fedavg"
+    objective: ClassVar[str] = r"\min_w \sum_i p_i f_i(w)"
 
     R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
     alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0, meaning=STEP_SIZE)

@@ -36,6 +36,10 @@ class FedEM(Method):
     """
 
     paper: ClassVar[str] = "Marfoq et al., NeurIPS 2021"
+    cites: ClassVar[str] = "marfoq2021fedem"
+    objective: ClassVar[str] = (
+        r"\max_{w_1, \dots, w_M, \pi} \sum_i \sum_{(x, y) \in D_i} \log \sum_m \pi_{im}\, p(y \mid x; w_m)"
+    )
     revision: ClassVar[int] = 2  # 2: responsibilities without a logarithm of pi
 
     M: int = hyper(

@@ -70,6 +70,11 @@ class FedFomo(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Zhang et al., ICLR 2021"
+    cites: ClassVar[str] = "zhang2021fedfomo"
+    objective: ClassVar[str] = (
+        r"w_i \leftarrow w_i^- + \sum_j W_{ij} (w_j - w_i^-), "
+        r"\quad W_{ij} \propto \max\Bigl(0, \frac{L_i(w_i^-) - L_i(w_j)}{\|w_j - w_i^-\|_1}\Bigr)"
+    )
     revision: ClassVar[int] = 2  # 2: measured from the model before training, as the authors' code does
 
     R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)

@@ -114,6 +114,11 @@ class FedPAC(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Xu et al., ICLR 2023"
+    cites: ClassVar[str] = "xu2023fedpac"
+    objective: ClassVar[str] = (
+        r"\min_{\varphi, h_i} \sum_i p_i \bigl[f_i(\varphi, h_i) + \lambda\, \mathbb{E} \|z - c_y\|^2\bigr], "
+        r"\qquad h_i = \sum_j a_{ij} h_j"
+    )
 
     R: int = hyper(
         20,
@@ -185,10 +190,13 @@ class FedPAC(Method):
         def add(total: tuple[Array, Array, Array], batch: Batch) -> tuple[Array, Array, Array]:
             z, kind = problem.features(w, batch.x), jax.nn.one_hot(batch.y, C) * batch.mask[:, None]
             counts, sums, squares = total
-            return counts + jnp.sum(kind, axis=0), sums + kind.T @ z, squares + batch.mask @ jnp.sum(z**2, axis=1)
+            # Squares are added up per class by a matrix product too: a sum over the features of each sample is split into
+            # parts by the compiler in the program of all clients, and not in that of one client, and rounded differently.
+            return counts + jnp.sum(kind, axis=0), sums + kind.T @ z, squares + kind.T @ z**2
 
         d = problem.head_shape(w)[1]
-        return data.fold(add, (jnp.zeros((C,)), jnp.zeros((C, d)), jnp.zeros(())))
+        counts, sums, squares = data.fold(add, (jnp.zeros((C,)), jnp.zeros((C, d)), jnp.zeros((C, d))))
+        return counts, sums, jnp.sum(squares)
 
     def local(
         self, problem: Problem, client: Client, down: Message, data: Data, key: Array

@@ -1,6 +1,7 @@
 """FedProx: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020.
 
-w_i <- w_i - alpha [grad f_i(w_i; B) + mu (w_i - w)], R times from the received w;    w <- sum_i p_i w_i
+client:  w_i <- w_i - alpha [grad f_i(w_i; B) + mu (w_i - w)],  R times from the received w
+server:  w <- sum_i p_i w_i
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class FedProx(FedAvg):
     """
 
     paper: ClassVar[str] = "Li et al., MLSys 2020"
+    cites: ClassVar[str] = "li2020fedprox"
+    objective: ClassVar[str] = r"w_i \approx \arg\min_x f_i(x) + \frac{\mu}{2} \|x - w\|^2, \qquad w = \sum_i p_i w_i"
 
     alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
     mu: float = hyper(

@@ -55,6 +55,10 @@ class FedU(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Dinh et al., 2021"
+    cites: ClassVar[str] = "dinh2021fedu"
+    objective: ClassVar[str] = (
+        r"\min_{w_1, \dots, w_N} \sum_k f_k(w_k) + \frac{\eta}{8} \sum_{k, l} a_{kl} \|w_k - w_l\|^2"
+    )
     revision: ClassVar[int] = 2  # 2: the random graph is the code's, whose weights are means of two uniform numbers
 
     R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)

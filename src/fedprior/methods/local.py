@@ -1,6 +1,6 @@
 """Local: every client alone, the row no honest comparison goes without.
 
-v_i <- v_i - alpha grad f_i(v_i; B), R times a round, going on from the client's own model.
+client:  v_i <- v_i - alpha grad f_i(v_i; B),  R times a round, going on from the client's own model
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Local(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "the baseline without federation"
+    objective: ClassVar[str] = r"\min_{v_i} f_i(v_i) \quad \text{for every client } i \text{ by itself}"
 
     R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
     alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0, meaning=STEP_SIZE)

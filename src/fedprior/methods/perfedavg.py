@@ -33,6 +33,8 @@ class PerFedAvg(Method):
     """
 
     paper: ClassVar[str] = "Fallah et al., NeurIPS 2020"
+    cites: ClassVar[str] = "fallah2020perfedavg"
+    objective: ClassVar[str] = r"\min_w \sum_i p_i f_i\bigl(w - \alpha \nabla f_i(w)\bigr)"
 
     R: int = hyper(20, "PRIOR, section 5", least=1, meaning="local meta-steps in a round")
     alpha: float = hyper(

@@ -68,6 +68,11 @@ class PFedBayes(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Zhang et al., ICML 2022"
+    cites: ClassVar[str] = "zhang2022pfedbayes"
+    objective: ClassVar[str] = (
+        r"\min_{q_i} \mathbb{E}_{w \sim q_i} \bigl[n_i f_i(w)\bigr] + \zeta\, \mathrm{KL}(q_i \,\|\, q_w), "
+        r"\qquad q_w = \arg\min_q \sum_i p_i\, \mathrm{KL}(q_i \,\|\, q)"
+    )
     wrapper_defaults: ClassVar[Mapping[str, Any]] = {"fine_tune_step": 0.01}  # plain steps: alpha is Adam's
 
     R: int = hyper(20, "PRIOR, section 5", least=1, meaning="batches that a client trains on in a round")

@@ -75,6 +75,11 @@ class PFedBreD(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Shi et al., NeurIPS 2023"
+    cites: ClassVar[str] = "shi2023prior"
+    objective: ClassVar[str] = (
+        r"\min_w \sum_i p_i F_i(w), "
+        r"\qquad F_i(w) = \min_\theta f_i(\theta) + \lambda\, D_{g^*}\bigl(\theta, \mu_i(w)\bigr)"
+    )
 
     mean: str | Mean = hyper(
         "mh",

@@ -78,6 +78,8 @@ class PFedHN(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("sampled",)
     paper: ClassVar[str] = "Shamsian et al., ICML 2021"
+    cites: ClassVar[str] = "shamsian2021pfedhn"
+    objective: ClassVar[str] = r"\min_{\varphi, v_1, \dots, v_N} \frac{1}{N} \sum_i f_i\bigl(h(v_i; \varphi)\bigr)"
     revision: ClassVar[int] = 2  # 2: one step with the mean of all updates, four linear layers
 
     R: int = hyper(20, "PRIOR, section 5; pFedHN's code: 50", least=1, meaning=STEPS)

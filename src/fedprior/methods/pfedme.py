@@ -29,6 +29,10 @@ class PFedMe(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Dinh et al., NeurIPS 2020"
+    cites: ClassVar[str] = "dinh2020pfedme"
+    objective: ClassVar[str] = (
+        r"\min_w \sum_i p_i F_i(w), \qquad F_i(w) = \min_\theta f_i(\theta) + \frac{\lambda}{2} \|\theta - w\|^2"
+    )
 
     R: int = hyper(
         20,

@@ -1,6 +1,8 @@
 """Reptile: Nichol et al., "On First-Order Meta-Learning Algorithms", 2018.
 
-w_i <- w_i - alpha grad f_i(w_i; B), R times from the received w;    w <- w + eps mean_i (w_i - w)
+client:    w_i <- w_i - alpha grad f_i(w_i; B),  R times from the received w
+server:    w <- w + eps mean_i (w_i - w)
+personal:  w after ``adapt`` further steps on the client's own training batches
 """
 
 from __future__ import annotations
@@ -27,6 +29,11 @@ class Reptile(FedAvg):
     """
 
     paper: ClassVar[str] = "Nichol et al., 2018"
+    cites: ClassVar[str] = "nichol2018reptile"
+    objective: ClassVar[str] = (
+        r"w \leftarrow w + \varepsilon \operatorname{mean}_i \bigl(U_i^R(w) - w\bigr), "
+        r"\quad U_i(x) = x - \alpha \nabla f_i(x)"
+    )
 
     alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
     eps: float = hyper(

@@ -1,8 +1,8 @@
 """SCAFFOLD: Karimireddy et al., "Stochastic Controlled Averaging for Federated Learning", ICML 2020 (option II).
 
-y <- y - alpha [grad f_i(y; B) - c_i + c],  R times from the received w
-c_i+ = c_i - c + (w - y) / (R alpha)
-w <- w + eta_g mean_S (y_i - w);    c <- c + (|S| / N) mean_S (c_i+ - c_i)
+client:  y <- y - alpha [grad f_i(y; B) - c_i + c],  R times from the received w
+         c_i+ = c_i - c + (w - y) / (R alpha)
+server:  w <- w + eta_g mean_S (y_i - w);    c <- c + (|S| / N) mean_S (c_i+ - c_i)
 """
 
 from __future__ import annotations
@@ -45,6 +45,13 @@ class Scaffold(Method):
 
     participation: ClassVar[tuple[str, ...]] = ("sampled",)
     paper: ClassVar[str] = "Karimireddy et al., ICML 2020"
+    no_return: ClassVar[str] = (
+        "the lost c_i would stay in c, which is the mean of all c_i, and mislead everyone's steps to the end of the run"
+    )
+    cites: ClassVar[str] = "karimireddy2020scaffold"
+    objective: ClassVar[str] = (
+        r"\min_w \frac{1}{N} \sum_i f_i(w), \quad \text{local steps along } \nabla f_i(y) - c_i + c"
+    )
 
     R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
     alpha: float = hyper(

@@ -53,11 +53,11 @@ class Header(_Strict):
     about: dict[str, Any]
 
 
-def write(path: Path, header: Header, arrays: dict[str, np.ndarray]) -> None:
+def write(path: Path, header: Header, arrays: dict[str, np.ndarray], mode: int | None = None) -> None:
     """Replace the file, whole or not at all."""
     plain = header.model_dump()
     text = json.dumps({**plain, _CHECK: _digest(plain, arrays)}, sort_keys=True)
-    checkpoint.write_arrays(path, arrays, {_ABOUT: text})  # several entries would stand in any order
+    checkpoint.write_arrays(path, arrays, {_ABOUT: text}, mode)  # several entries would stand in any order
 
 
 def read(path: Path) -> tuple[Header, dict[str, np.ndarray]]:

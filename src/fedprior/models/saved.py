@@ -7,12 +7,13 @@ pickle, and loading runs no code but that of models that are registered, or give
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -22,6 +23,7 @@ import numpy.typing as npt
 
 from fedprior import models
 from fedprior.core.batch import SAMPLES_PER_STEP
+from fedprior.core.compiling import preferred_options
 from fedprior.core.method import Mixture
 from fedprior.core.vectors import Vector, row
 from fedprior.data.preparation import Preparation
@@ -32,7 +34,16 @@ from fedprior.models.file import Built, Header, Name
 from fedprior.records import checkpoint
 
 PROBED = 4  # made-up samples on which a model is tried when it is loaded
-_ask = eqx.filter_jit(log_probabilities)  # compiled once for all clients' models of a run
+
+
+@functools.cache
+def _compiled() -> Any:
+    """Compiled once for all clients' models of a run, as an evaluation is."""
+    return cast(Any, eqx.filter_jit)(log_probabilities, compiler_options=dict(preferred_options()))
+
+
+def _ask(problem: Classifier, mixture: Mixture, x: jax.Array) -> jax.Array:
+    return cast(jax.Array, _compiled()(problem, mixture, x))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +88,16 @@ class Predictor:
         """The M models of the mixture as Equinox modules, which read prepared samples."""
         return [self.problem.model(row(self.mixture[1], m)) for m in range(len(self.weights))]
 
-    def save(self, path: Path | str) -> Path:
-        """Write the model to a file, whole or not at all; a file that is there is replaced."""
+    def save(self, path: Path | str, mode: int | None = None) -> Path:
+        """Write the model to a file, whole or not at all; a file that is there is replaced.
+
+        ``mode``: who may read it (0o600: its owner alone); None: as of any new file.
+        """
         path = Path(path)
         if path.is_dir() or (path.exists() and not path.is_file()):
             raise FedpriorError(f"cannot write a model to {path}, which is no regular file; give the name of a file")
         arrays = self._arrays()
-        file.write(path, self._header(path), arrays)
+        file.write(path, self._header(path), arrays, mode)
         return path
 
     def __repr__(self) -> str:

@@ -116,7 +116,7 @@ class Prior:
 
     @property
     def spherical(self) -> bool:
-        """Whether D(x, y) is |x - y|^2 / 2, for which a problem may know a faster proximal loop."""
+        """Whether ``D(x, y)`` is ``|x - y|^2 / 2``, for which a problem may know a faster proximal loop."""
         return False
 
     def bind(self, like: Vector) -> Prior:

@@ -89,10 +89,10 @@ def write_state(path: Path, arrays: dict[str, np.ndarray]) -> None:
     write_arrays(path, arrays, {"sha256": arrays_digest(arrays)})
 
 
-def write_arrays(path: Path, arrays: dict[str, np.ndarray], about: dict[str, str]) -> None:
-    """Replace a safetensors file: named arrays, and texts about them."""
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], about: dict[str, str], mode: int | None = None) -> None:
+    """Replace a safetensors file: named arrays, and texts about them; ``mode``: who may read it, as of ``replace_file``."""
     try:
-        replace_file(path, lambda p: safetensors.numpy.save_file(arrays, p, metadata=about))
+        replace_file(path, lambda p: safetensors.numpy.save_file(arrays, p, metadata=about), mode)
     except safetensors.SafetensorError as error:
         raise cannot_write(path, error) from error
 

@@ -25,15 +25,17 @@ NAME = "lock"
 
 
 @contextlib.contextmanager
-def hold(folder: Path) -> Iterator[None]:
-    """Keep all others out of a folder; if another process is in it, say who."""
+def hold(folder: Path, seconds: float = 0.0) -> Iterator[None]:
+    """Keep all others out of a folder; if another process is in it, and does not leave within so many seconds, say who."""
     path, is_new = folder / NAME, not folder.exists()
     if sys.platform == "win32":
         yield
         return
     with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
-        file = _take(path)
+        end = time.monotonic() + seconds
+        while (file := _take(path)) is None and time.monotonic() < end:
+            time.sleep(0.2)
     if file is None:
         raise FedpriorError(f"{folder} is in use by {_who(path)}; wait until it ends, or use another --out")
     try:

@@ -172,10 +172,15 @@ def outline(table: str, text: str) -> Scan:
 
 
 def rows_of(text: str, rounds: Collection[int], clients: Sequence[ClientId] = ()) -> list[ClientRow]:
-    """The rows of some rounds in the text of clients.csv: rounds stand in order, and what is above them is not looked at."""
+    """The rows of some rounds in the text of clients.csv: rounds stand in order, and no other is looked at."""
     head, _, _ = text.partition("\n")
-    begin = text.find(f"\n{min(rounds)},") if rounds else -1
-    found = scan("clients.csv", head + text[begin:], clients).rows if begin >= 0 else []
+    parts, end, key = list[str](), 0, ",[a-z-]+,[a-z]+,"  # what follows a round; a name may have lines, too
+    for t in sorted(rounds):
+        if (first := re.compile(rf"\n{t}{key}").search(text, end)) is not None:
+            after = re.compile(rf"\n(?!{t},)\d+{key}").search(text, first.start())
+            end = len(text) if after is None else after.start()
+            parts.append(text[first.start() : end])
+    found = scan("clients.csv", head + "".join(parts), clients).rows if parts else []
     return [row for row in found if isinstance(row, ClientRow) and row.round in rounds]
 
 

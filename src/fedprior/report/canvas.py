@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,17 +20,31 @@ if TYPE_CHECKING:
 COLORS = ("#4477AA", "#EE6677", "#228833", "#CCBB44", "#66CCEE", "#AA3377", "#994F00", "#332288")
 MARKERS = "os^DvP*X"  # for print without colours
 INK, FAINT = "#333333", "#DDDDDD"
+DPI = 150
 PAGE = (8.27, 11.69)  # A4 in inches, upright
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure that needs no display."""
+    """An empty figure that needs no display, and that a notebook shows."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _figure_class()(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+@functools.cache
+def _figure_class() -> type[Figure]:
+    """Matplotlib's figure, with what a notebook asks for: it would show one by itself only after pyplot was imported."""
+    from matplotlib.figure import Figure
+
+    class Shown(Figure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=DPI)
+            return buffer.getvalue()
+
+    return Shown
 
 
 def literal(text: object, most: int = 40) -> str:
@@ -99,5 +115,5 @@ def save(figure: Figure, path: Path | None) -> Figure:
     kind = path.suffix.lstrip(".") or "png"
     if kind not in (valid := figure.canvas.get_supported_filetypes()):
         raise unknown(f"kind of picture ({path.name})", kind, valid)
-    replace_file(path, lambda p: figure.savefig(p, format=kind, dpi=150))
+    replace_file(path, lambda p: figure.savefig(p, format=kind, dpi=DPI))
     return figure

@@ -40,11 +40,11 @@ def open_run(folder: Path, data: Path | None = None) -> Result:
     try:
         task, variant = _task(folder, recorded, file), _variant(folder, recorded)
         program = Program(task, variant, data=tuple(recorded.get("numbers_as_data", ())))
-        trial = Trial(program, int(recorded["seed"]))
+        trial = Trial(program, int(recorded["seed"])).compiled_as(run.config)
     except (KeyError, TypeError) as error:
         raise FedpriorError(f"{folder / 'config.json'} does not describe a run of fedprior ({error!r})") from error
     warnings = run.check_same(trial.config())
-    engine = program.engine
+    engine = trial.program.engine
     host, damaged = run.restore(engine.host_template(trial.values or ()))
     if host is None:
         why = f"all {len(damaged)} are damaged" if damaged else "those of a sweep go when its runs are done"

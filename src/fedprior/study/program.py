@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedprior import methods
+from fedprior.core.compiling import Compiler, CompilerOptions, check_options
 from fedprior.core.method import Algorithm, Method, at_values
 from fedprior.core.vectors import Tree
 from fedprior.data.federation import Samples
@@ -80,11 +81,37 @@ def has_global_model(task: Task, method: Method) -> bool:
 class Program:
     """One variant compiled on one task, on first use; ``data`` names the numbers of its method that are data.
 
-    ``only_validation``: whether the test is left alone, as in a sweep.
+    ``only_validation``: whether the test is left alone, as in a sweep. ``compiler``: that of the run that goes on.
     """
 
-    def __init__(self, task: Task, variant: Variant, *, data: tuple[str, ...] = (), only_validation: bool = False):
+    def __init__(
+        self,
+        task: Task,
+        variant: Variant,
+        *,
+        data: tuple[str, ...] = (),
+        only_validation: bool = False,
+        compiler: Compiler = Compiler(),  # noqa: B008  (it is frozen)
+    ):
         self.task, self.variant, self.data, self.only_validation = task, variant, data, only_validation
+        self._compiler = compiler
+        self._otherwise: dict[tuple[tuple[str, str], ...], Program] = {}
+
+    def compiled_with(self, options: CompilerOptions) -> Program:
+        """The same program compiled with the options that a run recorded, so that the run keeps its bits."""
+        if options == self._compiler.options:
+            return self
+        key = tuple(sorted(options.items()))
+        if key not in self._otherwise:
+            check_options(options)
+            self._otherwise[key] = Program(
+                self.task,
+                self.variant,
+                data=self.data,
+                only_validation=self.only_validation,
+                compiler=Compiler(options),
+            )
+        return self._otherwise[key]
 
     @cached_property
     def method(self) -> Method:
@@ -124,12 +151,13 @@ class Program:
             weights=p.weights,
             clients_per_vmap=p.clients_per_vmap,
             at=self.algorithm_at if self.data else None,
+            compiler=self._compiler,
         )
 
     @cached_property
     def cost(self) -> Cost:
         """What a client's round takes, counted."""
-        return measure(self.method.algorithm(), self.task.problem, self.task.federation)
+        return measure(self.method, self.task.problem, self.task.federation)
 
     @property
     def recorded_cost(self) -> dict[str, Any]:

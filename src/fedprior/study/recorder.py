@@ -90,10 +90,12 @@ def _run(
     checkpoint_seconds: float,
     command: str | None,
 ) -> Result:
-    rounds, warnings, state = trial.program.rounds, list[str](), trial.init()
+    rounds, warnings = trial.program.rounds, list[str]()
     if isinstance(run, RunFolder) and run.exists and resume:
-        state, warnings = resume_run(trial, run, state)
+        trial = trial.compiled_as(run.config)
+        state, warnings = resume_run(trial, run, trial.init())
     else:
+        state = trial.init()
         run.begin(trial.config())
     session = Session(now(), None, command, version("fedprior"))
     labels = trial.label_counts()

@@ -212,6 +212,17 @@ class Results:
 
         return compare(self.records, order=self.order, **options)
 
+    def report(
+        self, path: Path | str, *, title: str | None = None, partition: bool = True, warn: Warn = _silent
+    ) -> Path:
+        """Write one page of all runs for a browser, in a file that needs no network.
+
+        ``partition``: whether it shows who holds which labels, which may be confidential.
+        """
+        from fedprior.report.page.page import write_report
+
+        return write_report(self.records, Path(path), order=self.order, title=title, partition=partition, warn=warn)
+
     def __iter__(self) -> Iterator[Result]:
         return iter(self.runs)
 

@@ -84,9 +84,11 @@ def open_task(file: TaskFile) -> Task:
     """Load the data, partition it among the clients and build the model."""
     source = open_source(file.task.data)
     options = {key: value for key, value in file.task.model.items() if key != "name"}
+    # JAX remembers how a model is built for as long as the process lives: nothing that holds the samples may be part of it.
+    name, shape, n_classes, vectors = file.task.model["name"], source.x.shape[1:], source.n_classes, source.vectors
 
     def build(key: Array) -> eqx.Module:
-        return models.build(file.task.model["name"], options, source.x.shape[1:], source.n_classes, source.vectors, key)
+        return models.build(name, options, shape, n_classes, vectors, key)
 
     return _task(file, source, split_source(source, file.task.partition), build, file.plain())
 

@@ -6,7 +6,7 @@ import dataclasses
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -64,6 +64,11 @@ class Trial:
         self.method = self.program.method if self.method is None else self.method
         self.values = self.program.values(self.method)
 
+    def compiled_as(self, config: Mapping[str, Any]) -> Trial:
+        """The trial compiled as the run with this configuration was; runs of older versions used the compiler's defaults."""
+        program = self.program.compiled_with(config.get("compiler_options", {}))
+        return self if program is self.program else Trial(program, self.seed, self.method)
+
     def init(self) -> State:
         """The state before the first round."""
         return self.program.engine.init(self.seed, self.values or ())
@@ -77,7 +82,7 @@ class Trial:
             between = time.perf_counter()
             scores = self.evaluate(state, t) if finite and self.schedule.is_due(t) else None
             if scores is not None and not scores:  # no loss would tell
-                finite = _is_finite(self.program.engine.placement.to_host(state))
+                finite = is_finite(self.program.engine.placement.to_host(state))
             if not finite or not all(score.is_finite for score in (scores or {}).values()):
                 raise Diverged(self._diagnosis(t), t)
             yield Round(t, state, info, scores, between - begun, time.perf_counter() - between)
@@ -119,7 +124,8 @@ class Trial:
     @cached_property
     def start(self) -> dict[str, Any]:
         """What tells this run's model and its start from others: names and shapes of its arrays, and what it first says."""
-        problem, x = self.program.task.problem, self.program.task.federation.train.x[:PROBED]
+        # A copy: JAX remembers what it was given here, and a view of a few samples would keep all of them in memory.
+        problem, x = self.program.task.problem, np.array(self.program.task.federation.train.x[:PROBED])
         w0 = problem.init(key_for(jax.random.key(self.seed), Purpose.INIT))
         arrays, _ = jax.tree.flatten_with_path(w0.tree)
         shapes = {jax.tree_util.keystr(path, simple=True, separator="."): list(array.shape) for path, array in arrays}
@@ -160,6 +166,7 @@ class Trial:
             "changed": {key: _plain(getattr(self.method, key)) for key in program.changed},
             "metrics": [dataclasses.asdict(metric.info) for metric in program.evaluator.metrics.values()],
             "environment": environment(),
+            "compiler_options": dict(engine.compiler.options),
             "cost": program.recorded_cost,
         }
         if task.settings.data.file is not None:  # it may be moved: what it holds is what counts
@@ -224,7 +231,7 @@ class Trial:
         return Times(done.number, round(done.train_seconds, 6), round(done.evaluation_seconds, 6))
 
 
-def _is_finite(state: State) -> bool:
+def is_finite(state: State) -> bool:
     """Whether all numbers that clients and server keep are finite."""
     kept = jax.tree.leaves((state.clients, state.server))
     return all(bool(jnp.isfinite(x).all()) for x in kept if jnp.issubdtype(x.dtype, jnp.floating))

@@ -1,0 +1,43 @@
+"""Whether variants can be told apart over the seeds that both have, when several are looked at together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+K = TypeVar("K", bound=Hashable)
+LEVEL = 0.05
+EXACT = 1e-9  # differences up to this are rounding
+
+
+def p_value(differences: Sequence[float]) -> float | None:
+    """The two-sided p-value of Student's t test that paired differences are 0 on average; a single one has none.
+
+    >>> round(p_value([1.0, 2.0, 3.0]), 4), p_value([1.0]), p_value([0.0, 0.0]), p_value([1.0, 1.0])
+    (0.0742, None, 1.0, 0.0)
+    """
+    x = np.asarray(differences, float)
+    if len(x) < 2 or not np.isfinite(x).all():
+        return None
+    mean, error = float(x.mean()), float(x.std(ddof=1) / np.sqrt(len(x)))
+    if error <= EXACT:  # no t to speak of
+        return 1.0 if abs(mean) <= EXACT else 0.0
+    from scipy import stats
+
+    return float(2 * stats.t.sf(abs(mean / error), len(x) - 1))
+
+
+def holm(p_values: Mapping[K, float]) -> dict[K, float]:
+    """Holm's adjustment: the chance that any of several true null hypotheses is rejected stays at the level.
+
+    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
+    {'a': 0.03, 'b': 0.06, 'c': 0.06}
+    """
+    ordered = sorted(p_values, key=lambda key: p_values[key])
+    above, adjusted = 0.0, dict[K, float]()
+    for k, key in enumerate(ordered):
+        above = max(above, min(1.0, (len(ordered) - k) * p_values[key]))
+        adjusted[key] = above
+    return {key: adjusted[key] for key in p_values}

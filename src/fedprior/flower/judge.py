@@ -1,0 +1,49 @@
+"""What can be told of a reply that has the right form: is it far from the others', and can it be true?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedprior.engine.evaluate import Sums
+from fedprior.engine.metrics import METRICS
+from fedprior.engine.score import Score
+
+
+def norm_of(up: Any) -> float:
+    """The length of an upload, all its numbers taken together."""
+    return float(np.sqrt(sum(np.sum(np.square(np.asarray(x, float))) for x in jax.tree.leaves(up))))
+
+
+def far_from_the_others(ups: Mapping[str, Any], times: float, least: int = 5) -> list[str]:
+    """The clients whose upload has a norm more than so many times the cohort's median; none if there are few replies."""
+    if len(ups) < least:
+        return []
+    norms = {name: norm_of(up) for name, up in ups.items()}
+    middle = float(np.median(list(norms.values())))
+    return [name for name, norm in norms.items() if norm > times * middle]
+
+
+def score_of(sums: Mapping[str, Any], count: np.ndarray, classes: tuple[str, ...] = ()) -> Score:
+    """The score behind clients' sums [N, ...]: whole numbers as they are, and others in double precision."""
+    return Score(jax.tree.map(_exact, dict(sums)), count, classes)
+
+
+def impossible(sums: Sums, samples: int) -> str:
+    """What a client says of its test that cannot be, with so many samples; "": nothing."""
+    for model, of in sums.items():
+        score = score_of(jax.tree.map(lambda x: np.asarray(x)[None], of), np.array([samples]))
+        for name in of:
+            if METRICS.find(name).info.unit == "%":
+                with np.errstate(all="ignore"):
+                    values = score.values(name)
+                if np.any((values < -0.001) | (values > 100.001)):  # not a number: of a class that it has no sample of
+                    return f"the {name} of its {model} model would be {np.nanmax(np.abs(values)):g} %"
+    return ""
+
+
+def _exact(sums: np.ndarray) -> np.ndarray:
+    return sums if np.issubdtype(sums.dtype, np.integer) else sums.astype(np.float64)

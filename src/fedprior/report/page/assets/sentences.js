@@ -1,0 +1,108 @@
+// What the numbers say, in the same sentences as the library writes where no script runs.
+
+const MOST = 6;
+
+/** The sentences at a view: [{tone, parts: [[text, whether it is a name], ...]}, ...]. */
+function sentencesOf(view) {
+  const name = (i) => [view.lines[i].name, true];
+  const said = [];
+  const say = (tone, ...parts) => said.push({ tone, parts: parts.map((p) => (Array.isArray(p) ? p : [p, false])) });
+  bestSentence(view, name, say);
+  againstSentences(view, say);
+  for (const group of view.equal) say("plain", "The same value for every client: ", ...listed(group, name, " and "), ".");
+  seedSentences(view, name, say);
+  if (view.few && view.choice.data === "own") {
+    const verb = view.few === 1 ? "has" : "have";
+    say("plain", `${view.few} of ${view.clients} clients ${verb} fewer than ${FEW} test samples: there, one is more than 5 points.`);
+  }
+  if (view.lines.some((line) => line.apart && line.apart.low !== null)) {
+    say("plain", "Intervals are over seeds, with the clients as they are: they do not say what other clients would show.");
+  }
+  return said;
+}
+
+function bestSentence(view, name, say) {
+  const known = view.lines.filter((line) => line.number);
+  if (view.best === null) return say("plain", "There is no such number in these records.");
+  const unit = view.info.unit === "%" ? " %" : "";
+  const value = valueText(view.lines[view.best].number.mean, view.info) + unit;
+  const first = name(view.best);
+  if (known.length === 1) {
+    return say("plain", first, ` has ${view.info.words} ${value}, and there is nothing to compare it with.`);
+  }
+  const parts = [first, ` has the ${view.info.higher ? "highest" : "lowest"} ${view.info.words}, ${value}.`];
+  if (Math.max(...known.map((line) => line.number.seeds.length)) === 1) {
+    parts.push(" With one seed there are no intervals: another seed may turn this around.");
+  } else if (view.untold.length) {
+    parts.push(" The seeds cannot tell it from ", ...listed(view.untold, name, " or "), ".");
+  } else {
+    parts.push(` It can be told from ${view.beaten === 1 ? "the other method" : `each of the ${view.beaten} others`}.`);
+  }
+  return say("plain", ...parts);
+}
+
+function againstSentences(view, say) {
+  const compared = view.lines.filter((line) => line.apart && line.number);
+  const gain = (line) => (view.info.higher ? 1 : -1) * inOrder(line.apart.mean);
+  const told = compared.filter((line) => line.adjusted !== null && line.adjusted < LEVEL);
+  const open = compared.filter((line) => line.adjusted !== null && line.adjusted >= LEVEL);
+  const single = compared.filter((line) => line.adjusted === null);
+  const tested = told.length + open.length;
+  const adjusted = tested > 1 ? `, adjusted for ${tested} comparisons` : "";
+  const unit = view.info.unit === "%" ? " points" : ` ${view.info.words}`;
+  for (const [tone, words, lines] of [
+    ["good", "Better than ", told.filter((line) => gain(line) > 0)],
+    ["bad", "Worse than ", told.filter((line) => gain(line) <= 0)],
+    ["plain", "Not to be told from ", open],
+    ["plain", "One seed alone says nothing of another; against ", single],
+  ]) {
+    if (!lines.length) continue;
+    const ordered = [...lines].sort((a, b) => (tone === "bad" ? gain(a) - gain(b) : gain(b) - gain(a)));
+    const parts = [words, [view.lines[view.against].name, true], `, in${unit}${tone === "plain" ? "" : adjusted}: `];
+    ordered.slice(0, MOST).forEach((line, k) => {
+      if (k) parts.push("; ");
+      parts.push([line.name, true], ` ${differenceText(line, view.info)}`);
+    });
+    const rest = ordered.length - MOST;
+    say(tone, ...parts, rest > 0 ? `; and ${rest} more, in the table below.` : ".");
+  }
+}
+
+function differenceText(line, info) {
+  const { apart, counts } = line;
+  const texts = [];
+  if (apart.low !== null) texts.push(`${valueText(apart.low, info, true)} to ${valueText(apart.high, info, true)}`);
+  if (counts) {
+    const clients = counts.wins + counts.ties + counts.losses;
+    texts.push(`better for ${counts.wins} of ${clients} clients, worse for ${counts.losses}`);
+  }
+  if (line.adjusted !== null && line.adjusted >= LEVEL && apart.p < LEVEL) {
+    texts.push("its own interval leaves 0 out, but not with that many comparisons");
+  }
+  return valueText(apart.mean, info, true) + (texts.length ? ` (${texts.join("; ")})` : "");
+}
+
+function seedSentences(view, name, say) {
+  const known = view.lines.filter((line) => line.number);
+  if (new Set(known.map((line) => line.number.seeds.join())).size > 1) {
+    const parts = known.flatMap((line, k) => [...(k ? [", "] : []), name(line.i), ` ${line.number.seeds.length}`]);
+    say("plain", "Seeds differ (", ...parts, "): differences are over those that both sides have.");
+  }
+  const lost = known.filter((line) => !line.apart && line.i !== view.against).map((line) => line.i);
+  if (lost.length && view.lines[view.against].number) {
+    say("plain", "No seed in common with the reference: ", ...listed(lost, name, " and "), ".");
+  }
+  const missing = view.lines.filter((line) => !line.number).map((line) => line.i);
+  if (missing.length) say("plain", "Without such a number: ", ...listed(missing, name, " and "), ".");
+  const other = known.filter((line) => line.cell.model !== view.choice.model).map((line) => line.i);
+  if (other.length) {
+    say("plain", "Without a global model, so that the personal ones stand in: ", ...listed(other, name, " and "), ".");
+  }
+}
+
+function listed(methods, name, last) {
+  if (methods.length > MOST) {
+    return [...listed(methods.slice(0, MOST), name, ", "), `${last}${methods.length - MOST} more`];
+  }
+  return methods.flatMap((i, k) => [...(k ? [k === methods.length - 1 ? last : ", "] : []), name(i)]);
+}

@@ -1,0 +1,141 @@
+// What is shown at one choice of metric, model, data, average, round and reference.
+
+/** One method's numbers at a choice: averages by seed, and every client's value. */
+function cellOf(task, choice, i) {
+  const block = ((task.blocks[choice.metric] || {})[choice.model] || {})[choice.round];
+  const cell = block && block.cells[i];
+  if (!cell) return null;
+  const seeds = task.arrays[cell.seeds];
+  const stored = cell.averages[choice.data === "pooled" ? "pooled" : choice.average];
+  const values = {};
+  if (stored !== undefined) {
+    task.arrays[stored].forEach((value, k) => {
+      if (value !== null) values[seeds[k]] = value;
+    });
+  }
+  return { ...cell, seeds, values };
+}
+
+/** The clients' values averaged over seeds, null for a client without one; null if there are none at all. */
+function clientValues(task, cell, seeds) {
+  if (!cell || !cell.clients) return null;
+  const together = cell.groups === 1;
+  const groups = together ? [0] : seeds.map((seed) => cell.seeds.indexOf(seed));
+  const every = groups.map((g) => {
+    const [place, evaluations] = cell.clients[g];
+    return task.arrays[place].map((x, c) =>
+      x === null || !evaluations ? x : (100 * x) / (task.samples[c] * evaluations),
+    );
+  });
+  return task.samples.map((_, c) => (every.some((each) => each[c] === null) ? null : mean(every.map((each) => each[c]))));
+}
+
+/** A variant minus another over the seeds that both have; null if there are none. */
+function apartOf(task, ours, theirs) {
+  const seeds = Object.keys(ours).map(Number).filter((seed) => seed in theirs).sort((a, b) => a - b);
+  if (!seeds.length) return null;
+  const differences = seeds.map((seed) => ours[seed] - theirs[seed]);
+  const middle = mean(differences);
+  const n = differences.length;
+  const half = n > 1 ? (task.quantiles[n - 2] * deviation(differences)) / Math.sqrt(n) : null;
+  return {
+    mean: middle,
+    low: half === null ? null : middle - half,
+    high: half === null ? null : middle + half,
+    p: pValue(differences),
+    seeds,
+  };
+}
+
+/** How many clients gain, stay and lose. */
+function countsOf(differences, info) {
+  const known = differences.filter((d) => d !== null);
+  if (!known.length) return null;
+  const higher = known.filter((d) => d > EQUAL).length;
+  const lower = known.filter((d) => d < -EQUAL).length;
+  const [wins, losses] = info.higher ? [higher, lower] : [lower, higher];
+  return { wins, ties: known.length - wins - losses, losses };
+}
+
+/** All methods at a choice, and what can be said of them. */
+function viewOf(task, choice) {
+  const info = task.metrics[choice.metric];
+  const against = Math.max(0, task.methods.findIndex((method) => method.id === choice.against));
+  const cells = task.methods.map((_, i) => cellOf(task, choice, i));
+  const numbers = cells.map((cell) => (cell ? cell.values : {}));
+  const aparts = numbers.map((ours, i) => (i === against ? null : apartOf(task, ours, numbers[against])));
+  const adjusted = holm(aparts.map((apart) => (apart ? apart.p : null)));
+  const lines = task.methods.map((method, i) => {
+    const values = Object.values(numbers[i]);
+    const apart = aparts[i];
+    const seeds = apart ? apart.seeds : Object.keys(numbers[i]).map(Number);
+    const clients = seeds.length ? clientValues(task, cells[i], seeds) : null;
+    const theirs = apart && clients ? clientValues(task, cells[against], seeds) : null;
+    const differences = theirs ? clients.map((x, c) => (x === null || theirs[c] === null ? null : x - theirs[c])) : null;
+    return {
+      i,
+      name: method.name,
+      method,
+      cell: cells[i],
+      number: values.length ? { mean: mean(values), std: deviation(values), seeds: Object.keys(numbers[i]) } : null,
+      apart,
+      adjusted: adjusted[i],
+      clients,
+      differences,
+      counts: differences && choice.data === "own" ? countsOf(differences, info) : null,
+    };
+  });
+  const block = ((task.blocks[choice.metric] || {})[choice.model] || {})[choice.round];
+  const present = task.samples.map((_, c) => cells.some((cell) => cell && holdsClient(task, cell, c)));
+  return {
+    choice,
+    info,
+    against,
+    lines,
+    ...bestOf(task, lines, numbers, info),
+    equal: block ? block.equal : [],
+    few: info.share ? task.samples.filter((n, c) => present[c] && n < FEW).length : 0,
+    clients: present.filter(Boolean).length,
+  };
+}
+
+const holdsClient = (task, cell, c) => (cell.clients || []).some(([place]) => task.arrays[place][c] !== null);
+
+function bestOf(task, lines, numbers, info) {
+  const sign = info.higher ? 1 : -1;
+  const known = lines.filter((line) => line.number);
+  if (!known.length) return { best: null, beaten: 0, untold: [] };
+  const best = known.reduce((one, two) => (sign * inOrder(two.number.mean) > sign * inOrder(one.number.mean) ? two : one)).i;
+  const others = known.filter((line) => line.i !== best);
+  const aparts = others.map((line) => apartOf(task, numbers[line.i], numbers[best]));
+  const adjusted = holm(aparts.map((apart) => (apart ? apart.p : null)));
+  const untold = others.filter((_, k) => adjusted[k] === null || adjusted[k] >= LEVEL).map((line) => line.i);
+  return { best, beaten: others.length - untold.length, untold };
+}
+
+/** A curve with its gaps: rounds, values and deviations. */
+function curveOf(task, choice, i) {
+  const stored = (((task.curves[choice.metric] || {})[choice.model] || {})[choice.average] || { of: [] });
+  let found = stored.of[i];
+  let model = choice.model;
+  if (!found && stored.of.length && task.blocks[choice.metric][choice.model]) {
+    const instead = { global: "personal", "newcomer-global": "newcomer" }[choice.model];
+    const other = instead && task.curves[choice.metric][instead] && task.curves[choice.metric][instead][choice.average];
+    found = other && other.of[i];
+    if (found) return unpackCurve(task, found, other, instead);
+  }
+  return found ? unpackCurve(task, found, stored, model) : null;
+}
+
+function unpackCurve(task, found, { step, band }, model) {
+  const running = (array, unit) => {
+    let at = 0;
+    return task.arrays[array].map((x) => (x === null ? null : (at += x) * unit));
+  };
+  return {
+    model,
+    x: running(found.x, 1),
+    y: running(found.y, step),
+    s: found.s === undefined ? null : task.arrays[found.s].map((x) => (x === null ? null : x * band)),
+  };
+}

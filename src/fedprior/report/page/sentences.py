@@ -1,0 +1,178 @@
+"""What the numbers say, in sentences: who is best, who cannot be told from whom, and what stands behind it.
+
+A variant is called better or worse than another only if Student's t test on paired seeds says so after Holm's adjustment for
+the number of comparisons. The page's own script writes the same sentences at other choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from fedprior.analysis.evidence import FEW
+from fedprior.analysis.paired import LEVEL
+from fedprior.records.schema import MetricInfo
+from fedprior.report.page.view import ROUNDED, Line, View
+from fedprior.report.words import format_value, metric_words
+
+MOST = 6  # variants that a sentence tells of one by one
+
+
+class Part(NamedTuple):
+    """A piece of a sentence."""
+
+    text: str
+    is_name: bool = False
+
+
+class Sentence(NamedTuple):
+    """A sentence, and how it is meant: good, bad or plain."""
+
+    tone: str
+    parts: list[Part]
+
+    @property
+    def text(self) -> str:
+        """The sentence as plain text."""
+        return "".join(part.text for part in self.parts)
+
+
+Names = Mapping[str, str]  # what readers see of a variant
+
+
+def number_text(value: float, info: MetricInfo, sign: str = "") -> str:
+    """A number as the page writes it; what rounds to nothing has no sign."""
+    shown = format_value(value, info, sign).replace("-", "\N{MINUS SIGN}")
+    return shown if any(digit in shown for digit in "123456789") else shown.lstrip("+\N{MINUS SIGN}")
+
+
+def sentences(view: View, names: Names) -> list[Sentence]:
+    """All that is to be said at a choice."""
+    return [sentence for each in (_best, _against, _alike, _seeds, _samples) for sentence in each(view, names)]
+
+
+def _best(view: View, names: Names) -> Iterator[Sentence]:
+    lines = [line for line in view.lines if line.number is not None]
+    if view.best is None:
+        yield Sentence("plain", [Part("There is no such number in these records.")])
+        return
+    (best,) = (line for line in lines if line.variant == view.best)
+    assert best.number is not None
+    unit = " %" if view.info.unit == "%" else ""
+    which = "highest" if view.info.higher_is_better else "lowest"
+    value = number_text(best.number["mean"], view.info)
+    parts = [Part(names[view.best], True), Part(f" has the {which} {metric_words(view.info)}, {value}{unit}.")]
+    if len(lines) == 1:
+        parts = [
+            *parts[:1],
+            Part(f" has {metric_words(view.info)} {value}{unit}, and there is nothing to compare it with."),
+        ]
+    elif max(len(line.number["seeds"]) for line in lines if line.number) == 1:
+        parts.append(Part(" With one seed there are no intervals: another seed may turn this around."))
+    elif view.untold:
+        parts += [Part(" The seeds cannot tell it from "), *_listed(view.untold, names, " or "), Part(".")]
+    else:
+        others = "the other method" if view.beaten == 1 else f"each of the {view.beaten} others"
+        parts.append(Part(f" It can be told from {others}."))
+    yield Sentence("plain", parts)
+
+
+def _against(view: View, names: Names) -> Iterator[Sentence]:
+    """Who is better and who worse than the reference, and who can be told neither."""
+    compared = [line for line in view.lines if line.apart is not None and line.number is not None]
+    sign = 1 if view.info.higher_is_better else -1
+
+    def gain(line: Line) -> float:
+        return sign * round(line.apart.interval.mean, ROUNDED) if line.apart else 0.0
+
+    told = [line for line in compared if line.adjusted is not None and line.adjusted < LEVEL]
+    single = [line for line in compared if line.adjusted is None]
+    open_ = [line for line in compared if line.adjusted is not None and line.adjusted >= LEVEL]
+    tested = len(told) + len(open_)
+    adjusted = f", adjusted for {tested} comparisons" if tested > 1 else ""
+    groups: tuple[tuple[str, str, list[Line]], ...] = (
+        ("good", "Better than ", [line for line in told if gain(line) > 0]),
+        ("bad", "Worse than ", [line for line in told if gain(line) <= 0]),
+        ("plain", "Not to be told from ", open_),
+        ("plain", "One seed alone says nothing of another; against ", single),
+    )
+    points = " points" if view.info.unit == "%" else ""
+    for tone, words, lines in groups:
+        if lines:
+            ordered = sorted(lines, key=gain, reverse=tone != "bad")
+            rest = len(ordered) - MOST
+            parts = [Part(words), Part(names[view.choice.against], True)]
+            parts.append(Part(f", in{points or ' ' + metric_words(view.info)}{adjusted if tone != 'plain' else ''}: "))
+            for k, line in enumerate(ordered[:MOST]):
+                parts += [Part("; ")] * (k > 0) + [
+                    Part(names[line.variant], True),
+                    Part(" " + _difference(line, view.info)),
+                ]
+            parts.append(Part(f"; and {rest} more, in the table below." if rest > 0 else "."))
+            yield Sentence(tone, parts)
+
+
+def _difference(line: Line, info: MetricInfo) -> str:
+    assert line.apart is not None
+    interval = line.apart.interval
+    texts = []
+    if interval.low is not None and interval.high is not None:
+        texts.append(f"{number_text(interval.low, info, '+')} to {number_text(interval.high, info, '+')}")
+    if line.counts is not None:
+        clients = sum(line.counts)
+        texts.append(f"better for {line.counts.wins} of {clients} clients, worse for {line.counts.losses}")
+    if line.adjusted is not None and line.adjusted >= LEVEL and line.apart.p is not None and line.apart.p < LEVEL:
+        texts.append("its own interval leaves 0 out, but not with that many comparisons")
+    return number_text(interval.mean, info, "+") + (f" ({'; '.join(texts)})" if texts else "")
+
+
+def _alike(view: View, names: Names) -> Iterator[Sentence]:
+    for group in view.equal:
+        yield Sentence("plain", [Part("The same value for every client: "), *_listed(group, names, " and "), Part(".")])
+
+
+def _seeds(view: View, names: Names) -> Iterator[Sentence]:
+    """Where not all have the same seeds, or some have no number at all."""
+    lines = [line for line in view.lines if line.number is not None]
+    numbers = {line.variant: line.number["seeds"] for line in lines if line.number is not None}
+    if len({tuple(seeds) for seeds in numbers.values()}) > 1:
+        parts = [Part("Seeds differ ("), *_joined([(names[v], f" {len(s)}") for v, s in numbers.items()])]
+        parts.append(Part("): differences are over those that both sides have."))
+        yield Sentence("plain", parts)
+    lost = [line.variant for line in lines if line.apart is None and line.variant != view.choice.against]
+    if lost and view.choice.against in numbers:
+        yield Sentence(
+            "plain", [Part("No seed in common with the reference: "), *_listed(lost, names, " and "), Part(".")]
+        )
+    if missing := [line.variant for line in view.lines if line.number is None]:
+        yield Sentence("plain", [Part("Without such a number: "), *_listed(missing, names, " and "), Part(".")])
+    other = [line.variant for line in lines if line.cell is not None and line.cell.model != view.choice.model]
+    if other:
+        parts = [Part("Without a global model, so that the personal ones stand in: "), *_listed(other, names, " and ")]
+        yield Sentence("plain", [*parts, Part(".")])
+
+
+def _samples(view: View, names: Names) -> Iterator[Sentence]:
+    if view.few and view.choice.data == "own":
+        verb = "has" if view.few == 1 else "have"
+        few = f"{view.few} of {view.clients} clients {verb} fewer than {FEW} test samples"
+        text = f"{few}: there, one is more than 5 points."
+        yield Sentence("plain", [Part(text)])
+    if any(line.apart is not None and line.apart.interval.low is not None for line in view.lines):
+        text = "Intervals are over seeds, with the clients as they are: they do not say what other clients would show."
+        yield Sentence("plain", [Part(text)])
+
+
+def _listed(variants: Sequence[str], names: Names, last: str) -> list[Part]:
+    """Names in a row, of which only the first are told if there are many."""
+    if len(variants) > MOST:
+        return [*_joined([(names[v], "") for v in variants[:MOST]]), Part(f"{last}{len(variants) - MOST} more")]
+    return _joined([(names[v], "") for v in variants], last)
+
+
+def _joined(names: Sequence[tuple[str, str]], last: str = ", ") -> list[Part]:
+    parts: list[Part] = []
+    for k, (name, after) in enumerate(names):
+        between = [] if k == 0 else [Part(last if k == len(names) - 1 else ", ")]
+        parts += [*between, Part(name, True), *([Part(after)] if after else [])]
+    return parts

@@ -1,0 +1,156 @@
+"""The page of runs that are still at work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from analysis.handmade import record, rows, written, written_below
+
+from fedprior.errors import FedpriorError
+from fedprior.records.lock import hold
+from fedprior.records.runs import RunFolder
+from fedprior.records.schema import Row, RunRecord, Status, Times
+from fedprior.report.page import live
+from fedprior.report.page.blocks import Reading
+from fedprior.report.page.live import Watched
+from fedprior.report.page.page import unpacked
+from report.page.made import made
+
+
+def payload(page: str) -> Any:
+    found = re.search(r'id="payload">([^<]*)<', page)
+    assert found is not None
+    return unpacked(found[1])
+
+
+class Later(Watched):
+    """Watched by a clock that goes on by ten seconds before each look."""
+
+    def __init__(self, *folders: Path):
+        self.now = 0.0
+        super().__init__(folders, clock=lambda: self.now)
+
+    def page(self) -> tuple[str, str]:
+        self.now += 10
+        return super().page()
+
+
+def grown(given: RunRecord, run: RunFolder, upto: int, since: int = 0) -> None:
+    """Write the rounds after ``since`` up to ``upto``, as a run at work does."""
+    for t in range(since + 1, upto + 1):
+        mine = [r for r in given.rows if r.round == t], [r for r in given.clients if r.round == t]
+        run.append(*mine, Times(t, 0.25, 0.5))
+
+
+def test_a_folder_without_runs_is_waited_at_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
+    watched = Later(tmp_path)
+    version, page = watched.page()
+    assert "There are no runs yet" in page
+    assert payload(page)["live"] == version
+    with pytest.raises(FedpriorError, match="there is no folder"):
+        Watched([tmp_path / "nowhere"])
+
+
+def test_the_page_grows_with_a_run(tmp_path: Path) -> None:
+    local, mh = made(("local", "mh"), 1, rounds=8)
+    written_below(tmp_path, local)
+    run = RunFolder(tmp_path / "toy" / "mh" / "0")
+    watched = Later(tmp_path)
+    alone = watched.version()
+    with hold(run.path):
+        run.begin(mh.config)
+        run.set_status(Status.RUNNING, 0)
+        grown(mh, run, 2)
+        version, page = watched.page()
+        assert version != alone
+        (task,) = payload(page)["tasks"]
+        assert [(m["id"], m["rounds"]) for m in task["methods"]] == [("local", 8), ("mh", 2)]
+        assert "2 runs: 1 finished, 1 at work." in page
+        assert watched.version() == version  # nothing has changed
+        grown(mh, run, 5, since=2)
+        with (run.path / "metrics.csv").open("a") as file:
+            file.write("6,personal,own,weigh")  # in the middle of a row
+        later, page = watched.page()
+        assert later != version
+        assert payload(page)["tasks"][0]["methods"][1]["rounds"] == 5
+    killed, page = watched.page()  # its process is gone, without a word
+    assert killed != later
+    assert "2 runs: 1 finished, 0 at work." in page
+    assert payload(page)["tasks"][0]["methods"][1]["rounds"] == 5
+
+
+def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    looked: list[str] = []
+    read_run, look_at = live._read, live.reading
+
+    def counted_read(run: RunFolder) -> RunRecord | str:
+        read.append(run.path.parent.name)
+        return read_run(run)
+
+    def counted_reading(record: RunRecord) -> Reading:
+        looked.append(record.variant)
+        return look_at(record)
+
+    monkeypatch.setattr(live, "_read", counted_read)
+    monkeypatch.setattr(live, "reading", counted_reading)
+    for each in made(seeds=1, rounds=3):
+        written_below(tmp_path, each)
+    watched = Later(tmp_path)
+    watched.page()
+    assert sorted(read) == sorted(looked) == ["fedavg", "local", "mh"]
+    read.clear()
+    looked.clear()
+    watched.page()
+    assert read == looked == []
+    (tmp_path / "toy" / "mh" / "0" / "status.json").touch()
+    watched.page()
+    assert read == looked == ["mh"]
+
+
+def test_folders_are_not_looked_at_all_the_time(tmp_path: Path) -> None:
+    now = [0.0]
+    watched = Watched([tmp_path], clock=lambda: now[0])
+    first = watched.version()
+    for each in made(("mh",), 1, rounds=2):
+        written_below(tmp_path, each)
+    now[0] += live.PAUSE / 2
+    assert watched.version() == first
+    now[0] += live.PAUSE
+    assert watched.version() != first
+
+
+def test_a_damaged_run_is_told_and_the_others_are_shown(tmp_path: Path) -> None:
+    folders = [written_below(tmp_path, each) for each in made(seeds=1, rounds=3)]
+    (folders[1] / "metrics.csv").write_text("nonsense")
+    page = Later(tmp_path).page()[1]
+    assert "its heading is lost" in page
+    assert [m["id"] for m in payload(page)["tasks"][0]["methods"]] == ["local", "mh"]
+
+
+def test_runs_that_cannot_be_shown_together_are_told(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        written_below(tmp_path / folder, made(("mh",), 1, rounds=2)[0])
+    page = Later(tmp_path).page()[1]
+    assert "two runs of toy, mh, seed 0" in page
+
+
+def test_sweeps_are_shown_while_they_run(tmp_path: Path) -> None:
+    for lam, end in ((1.0, 60.0), (15.0, 80.0)):
+        cell = record(f"mh lam={lam:g}", 0, [*rows({1: 40.0, 2: end}, data="validation")], numbers_as_data=["lam"])
+        written(tmp_path / "toy" / "sweep" / "mh" / f"{lam:g}" / "0", _with_clients(cell))
+    page = Later(tmp_path).page()[1]
+    assert "Sweep of mh on toy" in page
+    assert "2 runs: 2 finished, 0 at work, 2 of them of sweeps." in page
+
+
+def _with_clients(cell: RunRecord) -> RunRecord:
+    """The cell with one client's values, which are its averages."""
+    from fedprior.records.schema import ClientRow
+
+    ends: dict[int, Row] = {row.round: row for row in cell.rows}
+    clients = tuple(ClientRow(t, "personal", "validation", 0, 10, row.values) for t, row in ends.items())
+    return RunRecord(cell.config, cell.status, cell.round, cell.rows, clients, cell.where)

@@ -1,0 +1,104 @@
+"""What the numbers say, on numbers of which it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from analysis.handmade import evaluated, record
+
+from fedprior.records.schema import ACCURACY, NLL, MetricInfo, RunRecord
+from fedprior.report.page.gather import gather
+from fedprior.report.page.sentences import sentences
+from report.page.made import made
+
+SAMPLES = (40, 40)
+
+
+def study(values: Mapping[str, Sequence[Sequence[float]]], info: MetricInfo = ACCURACY) -> list[RunRecord]:
+    """Runs of one round; the values of each method are those of its clients, by seed."""
+    found = []
+    for method, seeds in values.items():
+        for seed, clients in enumerate(seeds):
+            rows = evaluated([{info.name: clients}], SAMPLES, metrics=(info,))
+            found.append(record(method, seed, *rows, metrics=(info,)))
+    return found
+
+
+def said(records: list[RunRecord]) -> list[str]:
+    (task,) = gather(records).tasks
+    return [sentence.text for sentence in sentences(task.view(task.usual), task.names)]
+
+
+def test_better_worse_and_neither() -> None:
+    heard = said(
+        study(
+            {
+                "local": [[50, 60], [52.5, 62.5], [47.5, 57.5]],
+                "mh": [[60, 70], [63, 73], [57, 68]],
+                "fedavg": [[40, 50], [42, 52], [37, 48]],
+                "ditto": [[50, 65], [55, 55], [45, 65]],
+            }
+        )
+    )
+    assert heard[0] == "mh has the highest accuracy, 65.17 %. It can be told from each of the 3 others."
+    assert heard[1] == (
+        "Better than local, in points, adjusted for 3 comparisons: mh +10.17 (+9.45 to +10.88; "
+        "better for 2 of 2 clients, worse for 0)."
+    )
+    assert heard[2].startswith("Worse than local, in points, adjusted for 3 comparisons: fedavg \N{MINUS SIGN}10.17 (")
+    assert heard[3].startswith("Not to be told from local, in points: ditto +0.83 (")
+    assert len(heard) == 5  # and that intervals are over seeds
+
+
+def test_an_interval_of_its_own_is_not_enough_where_many_are_looked_at() -> None:
+    local = [[50.0, 60.0], [52.5, 62.5], [47.5, 57.5]]
+    near = [[x + d for x in clients] for clients, d in zip(local, (1.0, 1.3, 0.7), strict=True)]  # p = 0.029
+    noise = [[x + d for x in clients] for clients, d in zip(local, (-1.0, 1.0, 0.5), strict=True)]
+    alone = said(study({"local": local, "mh": near}))
+    assert any(text.startswith("Better than local, in points: mh +1.00 (") for text in alone)
+    beside = said(study({"local": local, "mh": near, "fedavg": noise, "ditto": noise}))
+    assert not any(text.startswith("Better than") for text in beside)
+    assert any("its own interval leaves 0 out, but not with that many comparisons" in text for text in beside)
+
+
+def test_of_a_loss_the_lowest_is_best() -> None:
+    heard = said(
+        study({"local": [[2.0, 2.0], [2.1, 2.2], [1.9, 2.0]], "mh": [[1.0, 1.0], [1.1, 1.1], [0.9, 1.1]]}, NLL)
+    )
+    assert heard[0] == "mh has the lowest nll, 1.033. It can be told from the other method."
+    assert heard[1].startswith("Better than local, in nll: mh \N{MINUS SIGN}1.000 (")
+
+
+def test_one_seed_has_no_intervals_and_says_so() -> None:
+    heard = said(study({"local": [[50, 60]], "mh": [[60, 70]]}))
+    assert heard[0].endswith("With one seed there are no intervals: another seed may turn this around.")
+    assert heard[1] == (
+        "One seed alone says nothing of another; against local, in points: mh +10.00 "
+        "(better for 2 of 2 clients, worse for 0)."
+    )
+    assert not any("Intervals" in text for text in heard)
+
+
+def test_equal_methods_few_samples_and_what_is_lacking() -> None:
+    both = [[50.0, 60.0], [55.0, 60.0]]
+    heard = said(study({"local": both, "mh": both}))
+    assert "The same value for every client: local and mh." in heard
+    (task,) = gather(made(seeds=2, names=tuple(range(30)))).tasks
+    small = sum(n < 20 for n in task.samples.values())
+    assert small > 1
+    few = f"{small} of 30 clients have fewer than 20 test samples: there, one is more than 5 points."
+    assert few in [sentence.text for sentence in sentences(task.view(task.usual), task.names)]
+    (task,) = gather(made()).tasks
+    other = sentences(task.view(task.usual._replace(model="global")), task.names)
+    assert any(s.text == "Without a global model, so that the personal ones stand in: local." for s in other)
+
+
+def test_seeds_that_differ_are_told() -> None:
+    heard = said(made(("local", "mh", "ditto"), {"local": [0, 1], "mh": [1, 2], "ditto": [5]}))
+    assert "Seeds differ (local 2, mh 2, ditto 1): differences are over those that both sides have." in heard
+    assert "No seed in common with the reference: ditto." in heard
+
+
+def test_of_many_methods_the_first_are_told() -> None:
+    heard = said(made(("local", *(f"m{k}" for k in range(12))), gap=5.0))
+    assert any(text.endswith("; and 6 more, in the table below.") for text in heard)

@@ -21,6 +21,7 @@ CHANGED = (
     "mh:participation=sampled,weights=uniform",
     "fedavg:participation=all,beta=2,fine_tune=1",
     "ditto:batch=16,aggregated=2,eval_every=2",
+    "mh:batch=1000",  # more than anyone has: a batch is as long as the largest site
 )
 
 

@@ -104,7 +104,8 @@ class LocalSite:
 
     def __init__(self, spec: Spec, samples: Site, row: str, folder: Path):
         self.spec, self.samples, self.row, self.folder = spec, samples, row, folder
-        self._programs: dict[int, Programs] = {}  # by the number of clients, on which what travels may depend
+        # by the number of clients, on which what travels may depend, and the length of a batch
+        self._programs: dict[tuple[int, int], Programs] = {}
 
     def check(self, release: str, digest: str, fingerprint: str | None = None) -> None:
         """Refuse a server that runs another version or another task, or that knows this site by other samples."""
@@ -117,17 +118,21 @@ class LocalSite:
                 "this site's samples are not those with which it began; bring them back, and it takes part again"
             )
 
-    def programs(self, n_clients: int) -> Programs:
-        """What this site runs as one of so many clients."""
-        if n_clients not in self._programs:
+    def programs(self, order: Order) -> Programs:
+        """What this site runs as one of so many clients, with batches of this length."""
+        key = (order.clients, order.batch)
+        if key not in self._programs:
             federation = self.spec.federation(["this"], self.samples.train, self.samples.test, self.samples.fingerprint)
-            self._programs[n_clients] = Programs(self.spec.program(federation, self.row), n_clients)
-        return self._programs[n_clients]
+            program = self.spec.program(federation, self.row)
+            if not 1 <= order.batch <= (most := program.protocol.batch):
+                raise Shareable(f"the server asks for batches of {order.batch} samples; the task says 1 to {most}")
+            self._programs[key] = Programs(program, *key)
+        return self._programs[key]
 
     def obey(self, order: Order, content: RecordDict) -> dict[str, Any]:
         """Score and train as ordered; what is to be sent, by name."""
         self.check(order.version, order.digest, order.fingerprint)
-        programs = self.programs(order.clients)
+        programs = self.programs(order)
         like = programs.like
         store = Store(self.folder, order.experiment, order.client)
         seed, t, i = seed_data(order.seed), np.int32(order.round), np.int32(order.index)
@@ -181,7 +186,7 @@ class LocalSite:
 
     def _keep_model(self, path: Path, order: Order, mixture: Mixture) -> None:
         """Write the personal model after a round where its owner finds it: ready for `fp.load` and ``fedprior predict``."""
-        problem, sites = self.programs(order.clients).problem, self.spec.sites
+        problem, sites = self.programs(order).problem, self.spec.sites
         predictor = Predictor(
             problem,
             mixture,

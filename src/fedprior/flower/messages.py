@@ -72,6 +72,7 @@ class Order(Fields):
     client: str
     index: int  # the client's number, on which its randomness depends
     clients: int  # how many there are
+    batch: int  # the length of a batch, the same for all
     seed: int
     round: int  # rounds done
     score: bool

@@ -38,12 +38,17 @@ def seed_data(seed: int) -> np.ndarray:
 
 
 class Programs:
-    """What is compiled of a program, and the shapes of what travels."""
+    """What is compiled of a program, and the shapes of what travels.
 
-    def __init__(self, program: Program, n_clients: int):
+    ``batch_size``: the length of a batch, which all sites share and which depends on the largest of them (None: as the
+    program's own federation has it, which is the server's).
+    """
+
+    def __init__(self, program: Program, n_clients: int, batch_size: int | None = None):
         self.program, self.algorithm, self.n_clients = program, program.algorithm_at({}), n_clients
         self.problem, self.protocol = program.task.problem, program.protocol
         self.aggregated = program.protocol.aggregated or n_clients
+        self.batch_size = program.batch_size if batch_size is None else batch_size
         self.trains_all = program.engine.participation == "all"
         self.metrics, self.compiler = measured(self.protocol.metrics), program.engine.compiler
         self._arrays = eqx.filter(self.problem, eqx.is_array)
@@ -109,7 +114,7 @@ class Programs:
             problem: Any, samples: Samples, client: Tree, cursor: Array, down: Tree, seed: Array, t: Array, i: Array
         ) -> Any:
             keys = keys_for(seed, t, i)
-            return client_round(problem, self.algorithm, samples, 0, self.protocol.batch, client, cursor, down, keys)
+            return client_round(problem, self.algorithm, samples, 0, self.batch_size, client, cursor, down, keys)
 
         return self.with_problem(train)
 
@@ -122,7 +127,7 @@ class Programs:
         self, problem: Any, samples: Samples, client: Tree, down: Tree, seed: Array, t: Array, i: Array
     ) -> Mixture:
         key = evaluation_key(seed, t, i)
-        return client_model(problem, self.algorithm, samples, 0, self.protocol.batch, client, down, key)
+        return client_model(problem, self.algorithm, samples, 0, self.batch_size, client, down, key)
 
     @cached_property
     def score(self) -> Any:
@@ -160,7 +165,7 @@ class Programs:
             down = message(self.algorithm, self.algorithm.outbox(server), seed, t, i)
             client, shared = client_start(self.algorithm, w0, seed, i), self.algorithm.global_model(server)
             _, _, up, info = client_round(
-                self.problem, self.algorithm, one, 0, self.protocol.batch, client, t, down, keys_for(seed, t, i)
+                self.problem, self.algorithm, one, 0, self.batch_size, client, t, down, keys_for(seed, t, i)
             )
             sums = self._sums(self.problem, one, one, client, down, shared, seed, t, i)
             own = {"client": client, "cursor": t}

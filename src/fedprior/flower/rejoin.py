@@ -70,7 +70,7 @@ class Newcomers:
 
     def _joined(self, problem: Any, samples: Samples, down: Tree, seed: Array, t: Array, i: Array) -> Tree:
         keys = join_keys(seed, t, i)
-        data = ClientData(samples, 0, self.programs.protocol.batch, keys.order, 0)
+        data = ClientData(samples, 0, self.programs.batch_size, keys.order, 0)
         return client_join(problem, self.algorithm, down, data, keys)
 
     # -- the server's ----------------------------------------------------------------------------------------------------

@@ -180,6 +180,7 @@ class Server:
                 client=name,
                 index=i,
                 clients=len(self.ledger.names),
+                batch=self.programs.batch_size,
                 seed=self.options.seed,
                 round=t,
                 score=score,

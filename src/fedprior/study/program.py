@@ -144,7 +144,7 @@ class Program:
             self.task.problem,
             self.algorithm_at({}),
             self.task.federation,
-            batch_size=p.batch,
+            batch_size=self.batch_size,
             aggregated=p.aggregated,
             participation=p.participation,
             selection=self.task.select or p.selection,
@@ -153,6 +153,12 @@ class Program:
             at=self.algorithm_at if self.data else None,
             compiler=self._compiler,
         )
+
+    @cached_property
+    def batch_size(self) -> int:
+        """The length of a batch: the protocol's, or the largest client's if that is less; the rest would be filling."""
+        everyone = [self.task.federation, *([] if self.task.newcomers is None else [self.task.newcomers])]
+        return min(self.protocol.batch, max(1, *(int(np.max(held.train.size)) for held in everyone)))
 
     @cached_property
     def cost(self) -> Cost:

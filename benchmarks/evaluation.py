@@ -1,7 +1,7 @@
 """Which part of a run is spent on evaluation and on records, at each task's own `eval_every`.
 
-    python benchmarks/evaluation.py                                          # the tasks whose data is at hand; JSON on stdout
-    python benchmarks/evaluation.py --tasks mnist-mclr --methods mh fedavg
+    python benchmarks/evaluation.py                       # the tasks whose data is at hand; JSON on stdout
+    python benchmarks/evaluation.py --tasks mnist-mclr    # one of them
 
 `evaluation` is the time of evaluations over that of training, evaluation and records together, and `records` that of
 records, from some rounds of a real run after the first evaluation, which compiles. `pooled_in_rounds` is what the last

@@ -206,7 +206,9 @@ def test_small_weights_are_set_to_zero() -> None:
 def test_the_simplex_is_met_where_optax_meets_it() -> None:
     """Rows near, far and inside, and rows that need many turns: each turn leaves out one entry of a geometric series."""
     rng = np.random.default_rng(0)
-    X = np.concatenate([rng.normal(size=(20, 30)) * 10.0 ** rng.uniform(-3, 3, (20, 1)), 3.0 ** np.arange(30)[None] / 3**20])
+    X = np.concatenate(
+        [rng.normal(size=(20, 30)) * 10.0 ** rng.uniform(-3, 3, (20, 1)), 3.0 ** np.arange(30)[None] / 3**20]
+    )
     X = np.concatenate([X, rng.dirichlet(np.ones(30), 3)]).astype(np.float32)
     expected = jax.vmap(optax.projections.projection_simplex)(X)
     found = jax.jit(on_simplex)(X)

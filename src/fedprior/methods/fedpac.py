@@ -39,11 +39,13 @@ def on_simplex(X: Array) -> Array:
     """
 
     def rise(tau: Array) -> Array:
-        above = X > tau
+        above = tau < X
         return jnp.maximum(tau, (jnp.sum(X, 1, where=above, keepdims=True) - 1) / jnp.sum(above, 1, keepdims=True))
 
     start = (jnp.sum(X, 1, keepdims=True) - 1) / X.shape[1]
-    _, tau = lax.while_loop(lambda two: jnp.any(two[1] > two[0]), lambda two: (two[1], rise(two[1])), (start, rise(start)))
+    _, tau = lax.while_loop(
+        lambda two: jnp.any(two[1] > two[0]), lambda two: (two[1], rise(two[1])), (start, rise(start))
+    )
     return jnp.maximum(X - tau, 0)
 
 

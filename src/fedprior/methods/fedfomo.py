@@ -145,24 +145,19 @@ class FedFomo(Method):
         train, held = data.split(self.fraction)
         before = client.before
 
-        def losses(models: Vector) -> Array:
-            """L_i of each of the stacked models; samples are fetched once for all of them."""
-
+        def loss(w: Vector) -> Array:
             def add(total: Array, batch: Batch) -> Array:
-                return total + lax.map(lambda w: jnp.sum(batch.mask * problem.losses(w, batch)), models)
+                return total + jnp.sum(batch.mask * problem.losses(w, batch))
 
-            return held.fold(add, jnp.zeros((self.M + 2,))) / jnp.maximum(held.size, 1)
+            return held.fold(add, jnp.zeros(())) / jnp.maximum(held.size, 1)
 
-        def gain(offer: tuple[Vector, Array]) -> Array:
-            w, loss = offer
+        def gain(w: Vector) -> Array:
             distance = sum(jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(w - before))
-            return jnp.where(distance > 0, (at_before - loss) / jnp.where(distance > 0, distance, 1), 0)
+            return jnp.where(distance > 0, (at_before - loss(w)) / jnp.where(distance > 0, distance, 1), 0)
 
-        models = jax.tree.map(lambda x, own, b: jnp.concatenate([x, own[None], b[None]]), down.w, client.w, before)
-        L = losses(models)  # of the M offers, of its own model, and of the one before
-        at_before = L[-1]
-        candidates = jax.tree.map(lambda x: x[:-1], models)
-        raw = jnp.where(jnp.append(down.there, True), lax.map(gain, (candidates, L[:-1])), 0)
+        at_before = loss(before)
+        candidates = jax.tree.map(lambda x, own: jnp.concatenate([x, own[None]]), down.w, client.w)
+        raw = jnp.where(jnp.append(down.there, True), lax.map(gain, candidates), 0)
         helpful = jnp.maximum(raw, 0)
         W = helpful / jnp.where(jnp.sum(helpful) > 0, jnp.sum(helpful), 1)
         start = before + weighted_mean(jax.tree.map(lambda x, b: x - b, candidates, before), W)

@@ -3,6 +3,7 @@
     python benchmarks/methods.py                       # all methods, DNN, 100 clients; one JSON object on stdout
     python benchmarks/methods.py --methods fedamp fedem --repeats 9
     python benchmarks/methods.py --memory              # FedAMP's peak memory with 1,000 clients
+    python benchmarks/methods.py --parts               # what a step of pFedBayes consists of, relative to its gradient
 
 `ratio` is the time of a round per gradient evaluation of a training client over FedAvg's, both with every client training
 (or every client sampled), each the median of rounds timed in turn with FedAvg's. Gradients are counted by running.
@@ -18,17 +19,25 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
+from jax import Array, lax
 
 from fedprior import models
+from fedprior.core.batch import Batch
+from fedprior.core.compiling import Compiler
+from fedprior.core.random import noise
 from fedprior.data.federation import Federation, Samples
 from fedprior.engine.cost import measure
 from fedprior.engine.engine import Engine
 from fedprior.engine.round import State
 from fedprior.methods import METHODS, make
+from fedprior.methods.pfedbayes import deviation
 from fedprior.models.classifier import Classifier
 
 
@@ -96,16 +105,65 @@ def memory(name: str, clients: int) -> dict[str, Any]:
     }
 
 
+def seconds_of(step: Callable[[Array, Any], Any], start: Any, turns: int = 200) -> float:
+    """Of one turn of a compiled loop on one device: the least of several measurements."""
+    loop = Compiler()(lambda start: lax.fori_loop(0, turns, step, start))
+    jax.block_until_ready(loop(start))
+    times = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        jax.block_until_ready(loop(start))
+        times.append(time.perf_counter() - begun)
+    return min(times) / turns
+
+
+def parts(batch_size: int = 20) -> dict[str, Any]:
+    """The parts of one step of pFedBayes on the DNN, one core, relative to its gradient; and what memory alone would take.
+
+    Its state is read and written in each step: m and rho, and two numbers of Adam's for each of them.
+    """
+    problem = Classifier(lambda key: models.build("dnn", {}, (784,), 10, None, key), 10)
+    key, rng = jax.random.key(0), np.random.default_rng(0)
+    w = problem.init(key)
+    x = jnp.asarray(rng.normal(size=(batch_size, 784)), jnp.float32)
+    batch = Batch(x, jnp.asarray(rng.integers(0, 10, batch_size)), jnp.ones(batch_size))
+    adam, both = optax.adam(1e-3), (w, w)
+
+    def adam_step(_: Array, carry: Any) -> Any:
+        w, memory = carry
+        update, memory = adam.update(w, memory, w)
+        return optax.apply_updates(w, update), memory
+
+    gradient = seconds_of(lambda _, w: w - 0.01 * problem.grad(w, batch), w)
+    times = {
+        "noise": seconds_of(lambda k, w: 0.5 * w + noise(jax.random.fold_in(key, k), w), w),
+        "softplus and its slope": seconds_of(lambda _, w: sum(deviation(w), 0.5 * w), w),
+        "Adam for m and rho": seconds_of(adam_step, (both, adam.init(both))),
+    }
+    state = 6 * 4 * w.size
+    held = jnp.zeros(state // 4)
+    moved = seconds_of(lambda k, x: lax.optimization_barrier(0.5 * x + k), held)  # turns that cannot be joined
+    return {
+        **{name: round(seconds / gradient, 2) for name, seconds in times.items()},
+        "reading and writing the state": round(moved / gradient, 2),
+        "state_megabytes": round(state / 1e6, 2),
+        "gigabytes_per_second": round(2 * state / moved / 1e9, 1),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=[name for name in METHODS if name != "fedavg"])
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--memory", action="store_true", help="measure FedAMP's memory with 1,000 clients instead")
+    parser.add_argument("--parts", action="store_true", help="measure the parts of a step of pFedBayes instead")
     parser.add_argument("--memory-of", default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory_of:
         print(json.dumps(memory(options.memory_of, 1000)))
+    elif options.parts:
+        print(json.dumps(parts(), indent=1))
     elif options.memory:
         alone = [sys.executable, os.path.abspath(__file__), "--memory-of", "fedamp"]
         print(

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax import Array
 from jax.sharding import PartitionSpec as P
@@ -18,7 +19,7 @@ from fedprior.core.vectors import Vector
 from fedprior.engine.placement import Placement
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
-from fedprior.methods.fedpac import Client, Message, Upload, combination, combinations
+from fedprior.methods.fedpac import Client, Message, Upload, combinations, on_simplex, without_small
 from fedprior.models.classifier import Classifier
 from fedprior.models.mlp import DNN, MCLR
 
@@ -176,17 +177,15 @@ def test_combinations_solve_their_quadratic_program(S: int) -> None:
     shares = rng.dirichlet(np.full(5, 0.3), S)[:, :, None]
     H = shares * rng.normal(size=(5, 8)) * (1 + 0.1 * rng.normal(size=(S, 5, 8)))
     V = 10 ** rng.uniform(-4, -1, S)
-    programs = []
+    found = np.array(jax.jit(combinations)(H, V))
+    np.testing.assert_allclose(found.sum(1), 1, atol=1e-12)
+    assert found.min() >= 0
     for i in (0, S - 1):
         G = np.array(
             [[sum((H[i, k] - H[j, k]) @ (H[i, k] - H[m, k]) for k in range(5)) for m in range(S)] for j in range(S)]
         )
-        programs.append((np.diag(V) + G, i))
-    A = rng.normal(size=(S, S))
-    programs.append((A @ A.T, -1))
-    solve, rounded = jax.jit(combination), np.array(jax.jit(combinations)(H, V))
-    for M, i in programs:
-        a, scale = np.array(solve(M)), np.abs(M).max()
+        M, a = np.diag(V) + G, found[i]
+        scale = np.abs(M).max()
         best = minimize(
             lambda a, M=M / scale: (a @ M @ a, 2 * M @ a),
             np.full(S, 1 / S),
@@ -196,12 +195,25 @@ def test_combinations_solve_their_quadratic_program(S: int) -> None:
             method="SLSQP",
             options={"ftol": 1e-15, "maxiter": 1000},
         )
-        assert a.sum() == pytest.approx(1, abs=1e-12)
-        assert a.min() >= 0
         assert a @ M @ a == pytest.approx(scale * best.fun, rel=1e-6)
-        if i >= 0:  # what is used: small weights set to zero
-            cut = np.where(a < 1e-3, 0, a)
-            np.testing.assert_allclose(rounded[i], cut / cut.sum(), atol=1e-6)
+
+
+def test_small_weights_are_set_to_zero() -> None:
+    given = jnp.array([[0.5, 0.4995, 0.0005], [0.2, 0.3, 0.5]])
+    np.testing.assert_allclose(without_small(given), [[0.5 / 0.9995, 0.4995 / 0.9995, 0], [0.2, 0.3, 0.5]], rtol=1e-6)
+
+
+def test_the_simplex_is_met_where_optax_meets_it() -> None:
+    """Rows near, far and inside, and rows that need many turns: each turn leaves out one entry of a geometric series."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate(
+        [rng.normal(size=(20, 30)) * 10.0 ** rng.uniform(-3, 3, (20, 1)), 3.0 ** np.arange(30)[None] / 3**20]
+    )
+    X = np.concatenate([X, rng.dirichlet(np.ones(30), 3)]).astype(np.float32)
+    expected = jax.vmap(optax.projections.projection_simplex)(X)
+    found = jax.jit(on_simplex)(X)
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+    np.testing.assert_allclose(np.array(jax.jit(on_simplex)(X / 100)).sum(1), 1, atol=1e-4)
 
 
 def test_a_newcomer_fits_a_head_to_the_mean_extractor() -> None:

@@ -105,7 +105,7 @@ def test_cells_share_a_program_and_agree_with_plain_runs(
         100 * expected.sums["accuracy"].sum() / expected.count.sum(), abs=0.5
     )
     assert np.abs(found - losses(other)).max() > 1e-4
-    train: Any = program.engine._all if program.engine.participation == "all" else program.engine._sampled
+    train: Any = program.engine._all if program.engine.at_home else program.engine._sampled
     assert program.validator is not None
     compiled: tuple[Any, ...] = (train, program.engine._merge, program.validator._own)
     assert [f._cache_size() for f in compiled] == [1, 1, 1]

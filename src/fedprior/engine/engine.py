@@ -72,6 +72,8 @@ class Engine:
         self.batch_size, self.weights, self.selection = batch_size, weights, selection
         self.aggregated = federation.n_clients if aggregated is None else aggregated
         self.participation = participation or algorithm.participation[0]
+        # where everyone trains, each client does where its state lies; fewer are shared out evenly over the devices
+        self.at_home = self.participation == "all" or self.aggregated == federation.n_clients
         self.algorithm_at: Callable[[Tree], Algorithm] = at or (lambda values: algorithm)
         self._devices, self._clients_per_vmap, self.compiler = devices, clients_per_vmap, compiler
 
@@ -153,7 +155,7 @@ class Engine:
         ids = self._choose(home, self._sizes)
         everywhere = placement.spread(ids)
         held = (state.clients, state.cursor)
-        if self.participation == "all":
+        if self.at_home:
             clients, cursor, ups, info = self._all(held, sent, self.problem_arrays, self.samples, everywhere)
         else:
             fetched = [placement.spread(part) for part in placement.gather(self._fetch(held, everywhere))]
@@ -242,14 +244,14 @@ class Engine:
 
     def _merged(self, home: State, ups: list[Tree], info: list[Info], ids: Array, sizes: Array) -> tuple[State, Info]:
         """On the first device: uploads in the order of ids, the method's merge, and the average of info."""
-        if self.participation == "all":
+        if self.at_home:
             owner, rank = self.placement.owners(ids)
             at = owner * min(self.aggregated, self.placement.block) + rank
             in_order = jax.tree.map(lambda *x: jnp.concatenate(x)[at], *ups)
         else:
             in_order = jax.tree.map(lambda *x: jnp.concatenate(x)[: len(ids)], *ups)
         server = server_round(self.algorithm_at(home.values), home, in_order, ids, sizes[ids], self.weights)
-        trained = self.federation.n_clients if self.participation == "all" else len(ids)
+        trained = self.federation.n_clients if self.at_home else len(ids)
         average = jax.tree.map(lambda *x: jnp.sum(jnp.concatenate(x)) / trained, *info)
         return home._replace(round=home.round + 1, server=server), average
 

@@ -12,7 +12,8 @@ import numpy as np
 from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import Series, chosen_rounds, series_of
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import ClientId, MetricInfo, RunRecord, averages
+from fedprior.records.schema import AVERAGES, ClientId, MetricInfo, RunRecord, averages
+from fedprior.records.thinning import KEY
 
 
 class ClientValues(NamedTuple):
@@ -22,6 +23,7 @@ class ClientValues(NamedTuple):
     samples: dict[ClientId, int]  # client -> test samples
     values: np.ndarray  # [T, N]
     weighted: float  # the recorded value over all clients, averaged over the rounds
+    of_all: dict[str, float] | None = None  # so are the mean and the worst decile, where only some clients are recorded
 
     def fairness(self, info: MetricInfo) -> dict[str, float]:
         """How values are spread over clients, each number taken per round and averaged over the chosen rounds."""
@@ -30,7 +32,8 @@ class ClientValues(NamedTuple):
             {**averages(now, count, info.higher_is_better), "std_over_clients": float(np.std(now))}
             for now in self.values
         ]
-        return {key: float(np.mean([e[key] for e in each])) for key in ("mean", "std_over_clients", "worst_decile")}
+        told = {key: float(np.mean([e[key] for e in each])) for key in ("mean", "std_over_clients", "worst_decile")}
+        return {**told, **(self.of_all or {})}
 
 
 def client_values(
@@ -66,8 +69,9 @@ def client_values(
             f"{record.where} does not hold the same clients at rounds {', '.join(map(str, rounds))}; run it anew"
         )
     values = np.array([[clients[client][0] for client in counts[0]] for clients in by_round.values()])
-    weighted = float(np.mean([series[model, "own", "weighted"][t] for t in rounds]))
-    return ClientValues(rounds, counts[0], values, weighted)
+    weighted, *others = (float(np.mean([series[model, "own", a][t] for t in rounds])) for a in AVERAGES)
+    of_all = dict(zip(AVERAGES[1:], others, strict=True)) if KEY in record.config else None
+    return ClientValues(rounds, counts[0], values, weighted, of_all)
 
 
 def of_rounds(record: RunRecord, rounds: Collection[int]) -> RunRecord:
@@ -90,6 +94,6 @@ def same_clients(
         if theirs != samples:
             raise FedpriorError(
                 f"{where} and {first} do not have the same clients with the same numbers of test samples; "
-                "give runs of one experiment"
+                f"give runs of one experiment, with the same {KEY} if that was set"
             )
     return samples

@@ -8,7 +8,7 @@ Student's t over these numbers: it tells what another seed may change, not what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from fedprior.analysis.series import ROUNDS, SCORED_MODELS, find_metric, series_
 from fedprior.analysis.summary import Number, over_seeds
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.schema import ClientId, MetricInfo, RunRecord
+from fedprior.records.thinning import thinned_words
 
 EQUAL = 1e-9  # the rounding of a mean over seeds, far below what one sample of the largest client changes
 LOCAL = "local"  # the method that every other is compared with, unless told otherwise
@@ -107,6 +108,7 @@ class Comparison:
     support: Support | None
     equal: list[list[str]]  # variants that have the same value for every client
     data: str = "own"
+    lacks: list[str] = field(default_factory=list)  # what the records do not hold, in sentences
 
     @property
     def reference(self) -> str:
@@ -184,6 +186,7 @@ def compare(
         },
         support=support(every, info),
         equal=equal_rows(runs),
+        lacks=thinned_words(record.config for seeds in by_variant.values() for record in seeds.values()),
     )
 
 
@@ -241,13 +244,21 @@ def _difference(
     wins, losses = (higher, lower) if info.higher_is_better else (lower, higher)
     return Difference(
         weighted=Interval.of(ours[s].weighted - theirs[s].weighted for s in seeds),
-        mean=Interval.of(apart.mean(1)),
+        mean=Interval.of(_mean_differences(apart, [(ours[s], theirs[s]) for s in seeds])),
         per_client=per_client.tolist(),
         wins=wins,
         ties=len(per_client) - wins - losses,
         losses=losses,
         seeds=seeds,
     )
+
+
+def _mean_differences(apart: np.ndarray, pairs: Sequence[tuple[ClientValues, ClientValues]]) -> list[float]:
+    """The mean difference over all clients with each seed: from the recorded averages, where only some are recorded."""
+    return [
+        float(each.mean()) if a.of_all is None or b.of_all is None else a.of_all["mean"] - b.of_all["mean"]
+        for each, (a, b) in zip(apart, pairs, strict=True)
+    ]
 
 
 def _best(runs: Mapping[str, Mapping[int, ClientValues]], seeds: Sequence[int], info: MetricInfo) -> dict[str, Best]:

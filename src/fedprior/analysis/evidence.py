@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import SCORED_MODELS, chosen_rounds, find_metric, series_of
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import ACCURACY, MetricInfo, RunRecord
+from fedprior.records.thinning import thinned_words
 
 FEW = 20  # test samples: of fewer, one is more than five points
 Z = 1.959963984540054  # of the standard normal distribution, 0.975
@@ -60,8 +61,8 @@ def worst_tenth(values: np.ndarray, higher_is_better: bool) -> np.ndarray:
 
 
 def support(runs: Sequence[ClientValues], info: MetricInfo) -> Support | None:
-    """What stands behind the values of runs that have the same clients; None where no client's value is known."""
-    if not runs:
+    """What stands behind the values of runs that have the same clients; None where those of some, or all, are not known."""
+    if not runs or runs[0].of_all is not None:
         return None
     count = np.array(list(runs[0].samples.values()))
     tenths = [count[worst_tenth(now, info.higher_is_better)] for run in runs for now in run.values]
@@ -76,14 +77,17 @@ class Evidence:
 
     support: Support | None
     equal: list[list[str]]  # rows whose personal models have the same value for every client and seed
+    lacks: list[str] = field(default_factory=list)  # what the records do not hold, in sentences
 
 
 def evidence(by_variant: Mapping[str, Seeds], metric: str, choice: str) -> Evidence:
     """What stands behind the table of some variants at a choice of the round."""
+    records = [record for seeds in by_variant.values() for record in seeds.values()]
+    lacks = thinned_words(record.config for record in records)
     try:
-        info = find_metric([record for seeds in by_variant.values() for record in seeds.values()], metric)
+        info = find_metric(records, metric)
     except FedpriorError:  # one with a value for each class
-        return Evidence(None, [])
+        return Evidence(None, [], lacks)
     known = {
         variant: {seed: _known(record, choice, info) for seed, record in seeds.items()}
         for variant, seeds in by_variant.items()
@@ -94,7 +98,7 @@ def evidence(by_variant: Mapping[str, Seeds], metric: str, choice: str) -> Evide
         for variant, by_seed in known.items()
     }
     whole = {v: by_seed for v, by_seed in personal.items() if by_seed.keys() == by_variant[v].keys()}
-    return Evidence(support([run for run in runs if run.samples == runs[0].samples], info), equal_rows(whole))
+    return Evidence(support([run for run in runs if run.samples == runs[0].samples], info), equal_rows(whole), lacks)
 
 
 def _known(record: RunRecord, choice: str, info: MetricInfo) -> dict[str, ClientValues]:

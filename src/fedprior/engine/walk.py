@@ -14,6 +14,15 @@ from fedprior.core.method import Info
 from fedprior.core.vectors import Tree, put_row, row
 
 
+def apart(tree: Tree, always: Array) -> Tree:
+    """The same values in memory of their own; ``always`` is true, which the compiler must not know.
+
+    A slice that is read again after its row has been replaced, as for the distance that a client has moved, would be taken
+    from the block once more; the block must then be kept as it was, and all of it was copied for every client.
+    """
+    return lax.cond(always, lambda x: x, lambda x: jax.tree.map(jnp.zeros_like, x), tree)
+
+
 def walk(
     one: Callable[..., Any],
     ids: Array,
@@ -47,7 +56,8 @@ def walk(
 
     def step(k: Array, carry: Any) -> Any:
         clients, cursor, ups, total = carry
-        client, at, up, info = one(get(ids, k), get(clients, k), get(cursor, k))
+        held = apart((get(clients, k), get(cursor, k)), k * c < count)
+        client, at, up, info = one(get(ids, k), *held)
         real = k * c + jnp.arange(c) < count
         info = jax.tree.map(lambda x: jnp.sum(jnp.where(real, x, 0)), info)
         return (

@@ -22,6 +22,7 @@ from fedprior.records import tables
 from fedprior.records.lock import holder
 from fedprior.records.schedule import Schedule
 from fedprior.records.schema import ACCURACY, NLL, ClientId, ClientRow, Row, Status, Times, averages
+from fedprior.records.thinning import KEY
 
 MOST_TABLE = 2**32  # bytes
 AGAIN = "start anew (--overwrite, or delete the folder)"
@@ -94,14 +95,17 @@ def read_metrics(folder: Path, standing: Standing) -> tuple[Row, ...]:
         clients = tables.rows_of(text, {last}, standing.clients)
     else:
         clients = [row for row in read(beside, standing).rows if isinstance(row, ClientRow)]
-    _check_averages(path, found, clients, standing.last)
+    _check_averages(path, found, clients, standing.last, KEY in standing.config)
     return tuple(row for row in found.rows if isinstance(row, Row))
 
 
-def check_resumable(folder: Path, clients: Sequence[ClientId], schedule: Schedule, at: int) -> list[str]:
+def check_resumable(
+    folder: Path, clients: Sequence[ClientId], schedule: Schedule, at: int, thinned: bool = False
+) -> list[str]:
     """Refuse tables that do not hold all rows of the rounds up to a state from which a run is to go on.
 
     What else is damaged is of rounds that will be run again, or a time: the first such line of each table is returned.
+    ``thinned``: whether the table of clients holds only some of them.
     """
     way_back = f"restore the file from a copy, or {AGAIN}"
     scans, told = {}, []
@@ -114,7 +118,7 @@ def check_resumable(folder: Path, clients: Sequence[ClientId], schedule: Schedul
         _check_once(path, found, way_back)
         told += [] if found.torn else [f"{path}, line {line}: {reason}" for line, reason in found.damage[:1]]
     values = [row for row in scans["clients.csv"].rows if isinstance(row, ClientRow)]
-    _check_averages(folder / "metrics.csv", scans["metrics.csv"], values, at, way_back)
+    _check_averages(folder / "metrics.csv", scans["metrics.csv"], values, at, thinned, way_back)
     return told
 
 
@@ -167,10 +171,10 @@ def _check_kinds(path: Path, found: tables.Scan, standing: Standing) -> None:
 
 
 def _check_averages(
-    path: Path, found: tables.Scan, clients: Sequence[ClientRow], last: int, way_back: str = WAY_BACK
+    path: Path, found: tables.Scan, clients: Sequence[ClientRow], last: int, thinned: bool, way_back: str = WAY_BACK
 ) -> None:
     """Refuse averages that are not those of the clients' values: at the last round, to tell tables of two runs, or at all
-    rounds where no checksums vouch for them.
+    rounds where no checksums vouch for them. Where clients are ``thinned``, what can be told is whether there are any.
     """
     judged = {row.round for row in found.rows if row.round <= last}
     judged = {max(judged)} if judged and found.checked else judged
@@ -188,7 +192,7 @@ def _check_averages(
         if kind not in own:
             raise damaged(path, f"clients.csv has nothing of round {kind[0]}, {kind[1]} on {kind[2]}", line, way_back)
         lost.discard(kind)
-        for info in (ACCURACY, NLL):
+        for info in () if thinned else (ACCURACY, NLL):
             given = [(client.values[info.name], client.samples) for client in own[kind] if info.name in client.values]
             if not given or info.name not in row.values:
                 continue

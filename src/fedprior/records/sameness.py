@@ -8,6 +8,7 @@ import numpy as np
 
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import differences
+from fedprior.records.thinning import KEY
 
 # What configurations of this format did not have at first, and what it says of a run.
 SINCE = {"split": "samples for training and for testing", "start": "model and start"}
@@ -36,6 +37,12 @@ def check_same(where: str, old: dict[str, Any], new: dict[str, Any]) -> list[str
         raise FedpriorError(
             f"{where} holds a run of an update that has changed since ({'; '.join(changed)}) and cannot go on with the new "
             "one; start anew with --overwrite, or use another --out"
+        )
+    rows = [config.get(KEY, "all") for config in (old, new)]
+    if rows[0] != rows[1]:
+        raise FedpriorError(
+            f"{where} holds a run that records {rows[0]} of its clients one by one, and now it is {rows[1]}; "
+            f"go on with --set {KEY}={rows[0]}, or use another --out"
         )
     unknown = {key: about for key, about in SINCE.items() if key not in old and key not in old["run"]}
     known = {key: value for key, value in _timeless(new["run"]).items() if key not in unknown}

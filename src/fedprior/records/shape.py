@@ -10,6 +10,7 @@ from typing import Any
 
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import MetricInfo
+from fedprior.records.thinning import KEY
 
 MOST = 10**9  # rounds, clients
 LARGEST = 1e18  # number of anything that is counted
@@ -46,6 +47,8 @@ def check_shape(config: Mapping[str, Any], where: str) -> None:
     need(
         "run.client_ids", isinstance(ids, list) and all(isinstance(i, int | str) for i in ids), ids, "names or numbers"
     )
+    rows = config.get(KEY, 1)
+    need(KEY, _is_whole(rows, 1, MOST), rows, f"a whole number from 1 to {MOST}")
     metrics = config.get("metrics")
     need("metrics", isinstance(metrics, list) and all(map(_is_metric, metrics)), metrics, "what was measured")
     classes = config.get("class_names", [])

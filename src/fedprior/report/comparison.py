@@ -42,6 +42,7 @@ def comparison_tables(comparison: Comparison) -> tuple[Table, Table]:
             f"win, tie, loss: for how many of {len(comparison.clients)} clients, averaged over seeds",
             *direction(info),
             *equal_words([names[v] for v in group] for group in comparison.equal),
+            *comparison.lacks,
         ],
         {
             **rows,

@@ -82,6 +82,7 @@ def run_table(
         *_changed(results),
         *(support_words(evidence.support) if evidence else []),
         *(equal_words([names[v] for v in group] for group in evidence.equal) if evidence else []),
+        *(evidence.lacks if evidence else []),
     ]
     return Table(
         title=f"{task}: test {metric_words(info)}{in_unit(info)}, {ROUNDS[choice]}{budget}",

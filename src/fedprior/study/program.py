@@ -23,10 +23,13 @@ from fedprior.engine.metrics import measured
 from fedprior.engine.round import State, client_model, client_round, keys_for, message, server_round
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.spending import rounds_within, spending
+from fedprior.records.thinning import ClientRows, automatic
 from fedprior.study.settings import Protocol, change_protocol
 from fedprior.study.task import Task
 from fedprior.study.variant import Variant, name_of
 from fedprior.wrappers import WRAPPERS, in_force, wrap
+
+MOST_POOLED = 10**9  # predictions of personal models on the pooled test, beyond which they are made only on request
 
 
 def method_for(task: Task, variant: Variant) -> Method:
@@ -171,6 +174,20 @@ class Program:
         clients, trains = self.task.federation.n_clients, self.engine.participation
         trained = clients if trains == "all" else self.engine.aggregated
         return {**dataclasses.asdict(self.cost), "trained_clients_per_round": trained}
+
+    @cached_property
+    def pooled(self) -> str:
+        """When the personal models see the pooled test: not of themselves where N models on N clients' samples take long."""
+        n, held = self.task.federation.n_clients, self.task.federation.test
+        return self.protocol.pooled or ("last" if n * int(np.sum(held.size)) <= MOST_POOLED else "never")
+
+    @cached_property
+    def client_rows(self) -> ClientRows:
+        """How many clients are recorded one by one."""
+        everyone = [self.task.federation, *([] if self.task.newcomers is None else [self.task.newcomers])]
+        largest = max(whose.n_clients for whose in everyone)
+        rows = self.protocol.client_rows or automatic(largest)
+        return rows if rows != "all" and rows < largest else "all"
 
     @cached_property
     def rounds(self) -> int:

@@ -15,6 +15,7 @@ from fedprior.records.provenance import now
 from fedprior.records.reading import check_resumable, column_names
 from fedprior.records.runs import MemoryRun, Run, RunFolder
 from fedprior.records.schema import Row, Session, Status
+from fedprior.records.thinning import KEY
 from fedprior.study.results import Result
 from fedprior.study.trial import Diverged, Progress, Round, Trial, Watch
 
@@ -152,7 +153,7 @@ def resume_run(trial: Trial, run: RunFolder, start: State) -> tuple[State, list[
             f"{run.path} is at round {at} of {before} already and cannot end at rounds = {rounds}; "
             f"give more rounds than {at}, or start anew with --overwrite"
         )
-    lost = check_resumable(run.path, run.standing.clients, trial.schedule, at)
+    lost = check_resumable(run.path, run.standing.clients, trial.schedule, at, KEY in config)
     if run.status == (Status.FINISHED, rounds) and at == rounds == before and not lost:
         return state, warnings
     if at < rounds:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -98,16 +98,20 @@ class Protocol(Strict):
     selection: str = "uniform"
     weights: Literal["samples", "uniform"] = "samples"
     eval_every: int = pydantic.Field(1, ge=1)  # rounds between evaluations
-    pooled: Literal["last", "every", "never"] = "last"  # when personal models see the pooled test
+    # When personal models see the pooled test; None: last, or never where it would take N x N too long.
+    pooled: Literal["last", "every", "never"] | None = None
     metrics: list[str] | None = None  # besides accuracy and nll; None: every one that is no value per class
     clients_per_vmap: int = pydantic.Field(1, ge=1)  # 1 on CPUs, more on accelerators
+    # How many clients are recorded one by one; None: all of them, or a sample of a very large federation.
+    client_rows: Literal["all"] | Annotated[int, pydantic.Field(ge=1)] | None = None
     record_labels: bool = (
         True  # whether records say how many samples of each class a client has: it may be confidential
     )
 
 
 PARTS = {"data": DataSettings.model_fields, "budget": Budget.model_fields}  # settings that have settings
-NOT_RECORDED = {"metrics", "clients_per_vmap", "record_labels"}  # of the protocol: what a run's states do not depend on
+# Of the protocol: what a run's states do not depend on.
+NOT_RECORDED = {"metrics", "clients_per_vmap", "client_rows", "record_labels"}
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ import numpy as np
 
 from fedprior.core.method import Info, Method
 from fedprior.core.random import Purpose, key_for
+from fedprior.data.federation import Federation
 from fedprior.engine.round import State
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
+from fedprior.records import thinning
 from fedprior.records.schedule import Schedule
 from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientId, ClientRow, LabelCounts, Row, Times
 from fedprior.study.program import Program
@@ -92,8 +94,8 @@ class Trial:
     @property
     def schedule(self) -> Schedule:
         """When what is evaluated."""
-        protocol = self.program.protocol
-        return Schedule(self.program.rounds, protocol.eval_every, protocol.pooled, self.program.is_scored)
+        program = self.program
+        return Schedule(program.rounds, program.protocol.eval_every, program.pooled, program.is_scored)
 
     def evaluate(self, state: State, t: int) -> Scores:
         """All scores of round t."""
@@ -138,6 +140,7 @@ class Trial:
         protocol = {
             **program.protocol.model_dump(exclude=NOT_RECORDED),
             "rounds": program.rounds,
+            "pooled": program.pooled,
             "aggregated": engine.aggregated,
             "participation": engine.participation,
         }
@@ -169,6 +172,8 @@ class Trial:
             "compiler_options": dict(engine.compiler.options),
             "cost": program.recorded_cost,
         }
+        if program.client_rows != "all":
+            config[thinning.KEY] = program.client_rows
         if task.settings.data.file is not None:  # it may be moved: what it holds is what counts
             config["data_file"] = task.settings.data.file
         if not (program.is_tested or program.newcomers_tested or program.only_validation):
@@ -180,12 +185,13 @@ class Trial:
         return config
 
     def label_counts(self) -> LabelCounts | None:
-        """How many samples of each class every client has, newcomers included; None if that is to be left out."""
+        """How many samples of each class every recorded client has, newcomers too; None if that is to be left out."""
         task = self.program.task
         if not self.program.protocol.record_labels:
             return None
         clients: dict[ClientId, dict[str, list[int]]] = {}
         for whose in (task.federation, *([] if task.newcomers is None else [task.newcomers])):
+            ids, kept = self._recorded(whose)
             for part in ("train", "test", "validation"):
                 if (samples := getattr(whose, part)) is None:
                     continue
@@ -193,8 +199,8 @@ class Trial:
                 flat = np.bincount(
                     owner * whose.n_classes + np.asarray(samples.y), minlength=whose.n_clients * whose.n_classes
                 )
-                for client, counts in zip(whose.ids, flat.reshape(whose.n_clients, -1).tolist(), strict=True):
-                    clients.setdefault(client, {})[part] = counts
+                for k, counts in zip(kept, flat.reshape(whose.n_clients, -1)[kept].tolist(), strict=True):
+                    clients.setdefault(ids[k], {})[part] = counts
         return LabelCounts(task.federation.classes, clients)
 
     def _revisions(self) -> dict[str, int]:
@@ -219,12 +225,18 @@ class Trial:
         for (model, data), score in scores.items():
             whose = self.program.task.newcomers if model in NEWCOMERS else self.program.task.federation
             assert whose is not None
-            columns = {name: values.tolist() for name, values in score.columns().items()}
-            for k, (client, count) in enumerate(zip(whose.ids, score.count.tolist(), strict=True)):
+            ids, kept = self._recorded(whose)
+            columns = {name: values[kept].tolist() for name, values in score.columns().items()}
+            for k, (place, count) in enumerate(zip(kept, score.count[kept].tolist(), strict=True)):
                 if count > 0:
                     values = {name: column[k] for name, column in columns.items() if column[k] == column[k]}
-                    rows.append(ClientRow(t, model, data, client, count, values))
+                    rows.append(ClientRow(t, model, data, ids[place], count, values))
         return rows
+
+    def _recorded(self, whose: Federation) -> tuple[tuple[ClientId, ...], np.ndarray]:
+        """What the clients are called, and the places of those that are recorded one by one."""
+        ids = whose.ids
+        return ids, thinning.recorded(ids, self.program.client_rows)
 
     def times(self, done: Round) -> Times:
         """The row of times.csv for one round."""

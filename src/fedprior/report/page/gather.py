@@ -13,6 +13,7 @@ from fedprior.analysis.summary import facts
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import AVERAGES, ClientId, MetricInfo, RunRecord, Status
 from fedprior.records.spending import HVP
+from fedprior.records.thinning import thinned_words
 from fedprior.report.page.blocks import MODELS, Block, Reading, blocks_of, measured, reading
 from fedprior.report.page.holdings import Holdings, holdings_of
 from fedprior.report.page.sweeps import Swept, swept
@@ -111,6 +112,9 @@ def gather(
     tested = [record for record in records if not is_cell(record)]
     groups = group(tested, order=order, warn=note)
     tasks = [task_numbers(name, by_variant, partition, read) for name, by_variant in groups.items()]
+    for name, by_variant in groups.items():
+        for text in thinned_words(record.config for seeds in by_variant.values() for record in seeds.values()):
+            note(f"{name}: {text}")
     return Gathered([task for task in tasks if task.blocks], swept(filter(is_cell, records)), notes)
 
 

@@ -18,6 +18,7 @@ and ``programs``, ``cache_hits`` and ``cache_misses`` count them.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -46,9 +47,7 @@ def within(spans: list[Span], taken: list[Span]) -> float:
     """Seconds that lie in some of the spans and in none of those that are taken already."""
     edges = sorted({edge for span in spans + taken for edge in span})
     covers = lambda of, a, b: any(s <= a and b <= e for s, e in of)  # noqa: E731
-    return sum(
-        b - a for a, b in zip(edges, edges[1:], strict=False) if covers(spans, a, b) and not covers(taken, a, b)
-    )
+    return sum(b - a for a, b in itertools.pairwise(edges) if covers(spans, a, b) and not covers(taken, a, b))
 
 
 def inside(arguments: list[str], begun: float) -> None:
@@ -161,6 +160,7 @@ class Bench:
             imports = about["parts"]["importing_jax"] + about["parts"]["importing_the_rest"]
             row_ends = {} if len(by_row) > 3 else {"first_round_by_row": by_row}
             found[state] = {"first_round": first, "over_import": first - imports, **row_ends, **about}
+            print(name, state, json.dumps(rounded(found[state])), file=sys.stderr, flush=True)
         return found
 
 

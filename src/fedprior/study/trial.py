@@ -13,12 +13,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedprior.core.method import Info, Method
 from fedprior.core.random import Purpose, key_for
+from fedprior.engine.evaluate import Examination
+from fedprior.engine.rehearsal import Rehearsal
 from fedprior.engine.round import State
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
@@ -75,6 +78,8 @@ class Trial:
 
     def rounds(self, state: State) -> Iterator[Round]:
         """The rounds after ``state``; raises `Diverged` when numbers leave the finite."""
+        if int(state.round) < self.program.rounds:
+            self.prepare(state)
         for t in range(int(state.round) + 1, self.program.rounds + 1):
             begun = time.perf_counter()
             state, info = self.program.engine.step(state)
@@ -97,17 +102,30 @@ class Trial:
 
     def evaluate(self, state: State, t: int) -> Scores:
         """All scores of round t."""
-        program = self.program
         scores: Scores = {}
-        if program.is_tested:
-            scores |= {(model, "own"): score for model, score in program.evaluator.own(state).items()}
-            if self.schedule.is_pooled(t):
-                scores |= {(model, "pooled"): score for model, score in program.evaluator.pooled(state).items()}
-        if program.validator is not None:
-            scores |= {(model, "validation"): score for model, score in program.validator.own(state).items()}
-        if program.newcomers_tested and t == program.rounds:
-            scores |= {(model, "own"): score for model, score in program.evaluator.newcomers(state).items()}
+        for data, examination in self._examinations(t):
+            scores |= {(model, data): score for model, score in examination.scores(state).items()}
         return scores
+
+    def _examinations(self, t: int) -> Iterator[tuple[str, Examination]]:
+        """What the models are put to after round t."""
+        program = self.program
+        if program.is_tested:
+            yield "own", program.evaluator.on_own
+            if self.schedule.is_pooled(t):
+                yield "pooled", program.evaluator.on_pooled
+        if program.validator is not None:
+            yield "validation", program.validator.on_own
+        if program.newcomers_tested and t == program.rounds:
+            yield "own", program.evaluator.on_joining
+
+    def prepare(self, state: State) -> None:
+        """Compile what the rounds after ``state`` need side by side, not each program when it is first called."""
+        engine = self.program.engine
+        with Rehearsal(engine.placement) as rehearse:
+            engine.round(state, rehearse)
+            for _, examination in self._examinations(self.program.rounds):
+                examination.sums(state, rehearse)
 
     def _diagnosis(self, t: int) -> str:
         """What diverged, and what to try."""
@@ -125,11 +143,13 @@ class Trial:
     def start(self) -> dict[str, Any]:
         """What tells this run's model and its start from others: names and shapes of its arrays, and what it first says."""
         # A copy: JAX remembers what it was given here, and a view of a few samples would keep all of them in memory.
-        problem, x = self.program.task.problem, np.array(self.program.task.federation.train.x[:PROBED])
-        w0 = problem.init(key_for(jax.random.key(self.seed), Purpose.INIT))
+        engine, x = self.program.engine, np.array(self.program.task.federation.train.x[:PROBED])
+        w0 = engine.start_model(key_for(jax.random.key(self.seed), Purpose.INIT))
         arrays, _ = jax.tree.flatten_with_path(w0.tree)
         shapes = {jax.tree_util.keystr(path, simple=True, separator="."): list(array.shape) for path, array in arrays}
-        return {"shapes": shapes, "scores": np.asarray(problem.logits(w0, jnp.asarray(x)), float).ravel()[:64].tolist()}
+        problem_arrays = eqx.filter(engine.problem, eqx.is_array)
+        scores = engine.compiler(lambda arrays, w, x: engine.rebuild(arrays).logits(w, x))(problem_arrays, w0, x)
+        return {"shapes": shapes, "scores": np.asarray(scores, float).ravel()[:64].tolist()}
 
     def config(self) -> dict[str, Any]:
         """The resolved settings as they are recorded."""

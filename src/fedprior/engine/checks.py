@@ -30,6 +30,6 @@ def check(engine: Engine) -> None:
         raise FedpriorError(f"{given} must be at least 1")
     key = jax.random.key(0)
     engine.algorithm.check(engine.problem, engine.start_model(key))
-    seed, t = jax.device_put((jax.random.key_data(key), np.int32(0)), engine.placement.home)
+    seed, t = jax.device_put((jax.random.key_data(key), np.int32(0)), engine.placement.devices[0])
     check_selection(lambda *_: engine.choose(seed, t, engine.sizes), engine.sizes, engine.aggregated)
     engine.host_template()  # does the method's state fit N clients?

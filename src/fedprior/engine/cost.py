@@ -110,8 +110,9 @@ def _samples(x: np.ndarray) -> Samples:
     return Samples(x, np.zeros(n, np.int32), np.zeros(1, np.int32), np.full(1, n, np.int32))
 
 
-def _begin(algorithm: Algorithm, problem: Problem, n_clients: int, key: Array) -> tuple[Vector, Tree, Tree]:
+def _begin(algorithm: Algorithm, problem: Problem, n_clients: int) -> tuple[Vector, Tree, Tree]:
     """A model, a client's state and what it receives at the beginning of its first round."""
+    key = jax.random.key(0)
     w0 = problem.init(key)
     server = algorithm.server(problem, w0, n_clients, key)
     return w0, algorithm.client(w0, key), algorithm.send(algorithm.outbox(server), jnp.int32(0), key)
@@ -127,12 +128,9 @@ def _work(algorithm: Algorithm, problem: Problem, client: Tree, down: Tree, samp
 def count(algorithm: Algorithm, n_clients: int) -> dict[str, int]:
     """How often one client's round on a toy problem asks for gradients, forward passes and Hessian products."""
     toy, few, counter = _network(3, 2, 2), _samples(np.ones((SAMPLES, 3), np.float32)), Counter[str]()
-
-    def whole_round(key: Array) -> tuple[Tree, Tree]:  # one program: what is done beside it would be many small ones
-        _, client, down = _begin(algorithm, toy, n_clients, key)
-        return _work(algorithm, CountingClassifier(toy, counter), client, down, few)
-
-    jax.block_until_ready(Compiler()(whole_round)(jax.random.key(0)))
+    _, client, down = _begin(algorithm, toy, n_clients)
+    counting = Compiler()(lambda client, down: _work(algorithm, CountingClassifier(toy, counter), client, down, few))
+    jax.block_until_ready(counting(client, down))
     jax.effects_barrier()
     return {what: counter[what] for what in ("gradients", "forward", "hvps")}
 
@@ -177,7 +175,7 @@ def messages(algorithm: Algorithm, problem: Problem | None = None, federation: F
     n_clients = federation.n_clients if federation else 100
     real = problem or _network(784, 100, 10)
     x = np.array(federation.train.x[:SAMPLES]) if federation else np.ones((SAMPLES, 784), np.float32)
-    begun = jax.eval_shape(lambda key: _begin(algorithm, real, n_clients, key), jax.random.key(0))
+    begun = jax.eval_shape(lambda: _begin(algorithm, real, n_clients))
     ended = jax.eval_shape(lambda client, down: _work(algorithm, real, client, down, _samples(x)), *begun[1:])
     (size,) = _parts(begun[0]).values()
     return Messages(_parts(begun[2]), _parts(ended[1]), _parts(ended[0]), size)

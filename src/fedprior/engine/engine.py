@@ -26,7 +26,6 @@ from fedprior.core.vectors import Tree, Vector, row
 from fedprior.data.federation import Federation, Samples
 from fedprior.engine import checks
 from fedprior.engine.placement import CLIENTS, Placement
-from fedprior.engine.rehearsal import Run, run_now
 from fedprior.engine.round import (
     State,
     chosen,
@@ -100,7 +99,7 @@ class Engine:
     @cached_property
     def sizes(self) -> Array:
         """How many training samples each client has [N], on the first device."""
-        return jax.device_put(np.asarray(self.federation.train.size), self.placement.home)
+        return jax.device_put(np.asarray(self.federation.train.size), self.placement.devices[0])
 
     def rebuild(self, arrays: Any) -> Problem:
         """The problem around its arrays."""
@@ -141,24 +140,20 @@ class Engine:
 
     def step(self, state: State) -> tuple[State, Info]:
         """One round; the given state's memory is reused, so it must not be used again. Info is averaged over clients."""
-        return self.round(state, run_now)
-
-    def round(self, state: State, run: Run) -> tuple[State, Info]:
-        """One round, whose programs are run by ``run``; a `Rehearsal` has them compiled instead, and reuses nothing."""
         placement = self.placement
         home, sent = self.server_part(state), self.sent(state)
-        ids = run(self.choose, home.seed, home.round, self.sizes)
+        ids = self.choose(home.seed, home.round, self.sizes)
         everywhere = placement.spread(ids)
         held = (state.clients, state.cursor)
         if self.participation == "all":
-            clients, cursor, ups, info = run(self._all, held, sent, self.problem_arrays, self.samples, everywhere)
+            clients, cursor, ups, info = self._all(held, sent, self.problem_arrays, self.samples, everywhere)
         else:
-            fetched = [placement.spread(part) for part in placement.gather(run(self._fetch, held, everywhere))]
-            trained, ups, info = run(self._sampled, sent, fetched, self.problem_arrays, self.samples, everywhere)
+            fetched = [placement.spread(part) for part in placement.gather(self._fetch(held, everywhere))]
+            trained, ups, info = self._sampled(sent, fetched, self.problem_arrays, self.samples, everywhere)
             back = [placement.spread(part) for part in placement.gather(trained)]
-            clients, cursor = run(self._store, held, back, everywhere)
+            clients, cursor = self._store(held, back, everywhere)
         del sent  # its copies may be as large as all clients' states, and are not needed any more
-        merged, info = run(self._merge, home, placement.gather(ups), placement.gather(info), ids, self.sizes)
+        merged, info = self._merge(home, placement.gather(ups), placement.gather(info), ids, self.sizes)
         return merged._replace(clients=clients, cursor=cursor), info
 
     def one_client(self, state: State, i: int) -> tuple[Tree, Array, Tree, Info]:

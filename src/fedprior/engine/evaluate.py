@@ -14,8 +14,7 @@ training samples; `newcomer` is the personal model that it then has, `newcomer-g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +33,6 @@ from fedprior.data.view import ClientData
 from fedprior.engine.engine import Engine
 from fedprior.engine.metrics import Metric, measured
 from fedprior.engine.placement import CLIENTS, Placement
-from fedprior.engine.rehearsal import Run, run_now
 from fedprior.engine.round import State, client_join, client_model, evaluation_key, join_keys, message, welcome
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
@@ -42,25 +40,6 @@ from fedprior.models.classifier import log_probabilities
 from fedprior.records.schema import NEWCOMERS
 
 Sums = dict[str, dict[str, Tree]]  # model -> metric -> its statistic
-
-
-@dataclass(frozen=True)
-class Examination:
-    """One program that measures models, and how often it asked each client."""
-
-    sums: Callable[[State, Run], Sums]  # per client
-    count: np.ndarray  # [N] samples
-    class_names: tuple[str, ...]
-
-    def scores(self, state: State) -> dict[str, Score]:
-        """Every model's score, without idle slots: whole numbers as they are and others in double precision."""
-
-        def trim(x: Array) -> np.ndarray:
-            host = np.asarray(x)[: len(self.count)]
-            return host if np.issubdtype(host.dtype, np.integer) else host.astype(np.float64)
-
-        sums = self.sums(state, run_now)
-        return {model: Score(jax.tree.map(trim, of), self.count, self.class_names) for model, of in sums.items()}
 
 
 class Evaluator:
@@ -83,44 +62,20 @@ class Evaluator:
 
     def own(self, state: State) -> dict[str, Score]:
         """Every client's personal model, and the global model where there is one, on each client's own samples."""
-        return self.on_own.scores(state)
+        e = self.engine
+        sums = self._own(self._seen(state), e.global_model(state), e.problem_arrays, e.samples, self._samples)
+        return {model: self._score(of, self.count) for model, of in sums.items()}
 
     def pooled(self, state: State) -> dict[str, Score]:
         """Every client's personal model on the union of all samples: N times the cost of ``own``."""
-        return self.on_pooled.scores(state)
+        sums = self._pooled(self._seen(state), self.engine.problem_arrays, self.engine.samples, self._samples)
+        return {model: self._score(of, np.full_like(self.count, self.count.sum())) for model, of in sums.items()}
 
     def newcomers(self, state: State) -> dict[str, Score]:
         """Each newcomer's personal model after it joined, and the global model where there is one, on its own samples."""
-        return self.on_joining.scores(state)
-
-    @cached_property
-    def on_own(self) -> Examination:
-        """How ``own`` is measured."""
-
-        def sums(state: State, run: Run) -> Sums:
-            e = self.engine
-            return run(self._own, self._seen(state), e.global_model(state), e.problem_arrays, e.samples, self._samples)
-
-        return Examination(sums, self.count, self._class_names)
-
-    @cached_property
-    def on_pooled(self) -> Examination:
-        """How ``pooled`` is measured."""
-
-        def sums(state: State, run: Run) -> Sums:
-            return run(self._pooled, self._seen(state), self.engine.problem_arrays, self.engine.samples, self._samples)
-
-        return Examination(sums, np.full_like(self.count, self.count.sum()), self._class_names)
-
-    @cached_property
-    def on_joining(self) -> Examination:
-        """How ``newcomers`` are measured."""
-
-        def sums(state: State, run: Run) -> Sums:
-            sent, shared = self.engine.sent(state), self.engine.global_model(state)  # nothing of other clients
-            return run(self._new, sent, shared, self.engine.problem_arrays, self._held_out)
-
-        return Examination(sums, np.asarray(self._held_out[1].size), self._class_names)
+        sent, shared = self.engine.sent(state), self.engine.global_model(state)  # nothing of other clients
+        sums = self._new(sent, shared, self.engine.problem_arrays, self._held_out)
+        return {model: self._score(of, np.asarray(self._held_out[1].size)) for model, of in sums.items()}
 
     def personal_model(self, state: State, i: int) -> Mixture:
         """One client's personal model."""
@@ -193,9 +148,15 @@ class Evaluator:
         """The state as the devices see it."""
         return self.engine.sent(state)._replace(clients=state.clients, cursor=state.cursor)
 
-    @property
-    def _class_names(self) -> tuple[str, ...]:
-        return tuple(map(str, self.engine.federation.classes))
+    def _score(self, sums: dict[str, Tree], count: np.ndarray) -> Score:
+        """Per-client sums without the idle slots, whole numbers as they are and others in double precision."""
+
+        def trim(x: Array) -> np.ndarray:
+            host = np.asarray(x)[: len(count)]
+            return host if np.issubdtype(host.dtype, np.integer) else host.astype(np.float64)
+
+        names = tuple(map(str, self.engine.federation.classes))
+        return Score(jax.tree.map(trim, sums), count, names)
 
     # -- run once per device -------------------------------------------------------------------------------------------
 

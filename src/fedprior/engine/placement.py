@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import Array, lax
 from jax import numpy as jnp
-from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from fedprior.engine.round import State
@@ -45,27 +45,14 @@ class Placement:
         """Every device holds a copy."""
         return NamedSharding(self.mesh, P())
 
-    @property
-    def home(self) -> SingleDeviceSharding:
-        """The first device holds all of it."""
-        return SingleDeviceSharding(self.devices[0])
-
-    @staticmethod
-    def shape_at(x: Any, where: Sharding, parts: int = 1) -> Any:
-        """The shape of an array, or of one of so many equal parts of it, with the place where it is to lie."""
-        shape = x.shape if parts == 1 else (x.shape[0] // parts, *x.shape[1:])
-        return jax.ShapeDtypeStruct(shape, x.dtype, sharding=where, weak_type=x.weak_type)
-
     def replicate(self, tree: Any) -> Any:
         """Put host arrays on every device."""
         return jax.device_put(tree, self.same)
 
     def spread(self, tree: Any) -> Any:
-        """Copy arrays of one device to every device; of shapes, say that they lie there."""
+        """Copy arrays of one device to every device."""
 
         def copy(x: Array) -> Array:
-            if isinstance(x, jax.ShapeDtypeStruct):
-                return self.shape_at(x, self.same)
             copies = [jax.device_put(x, device) for device in self.devices]
             return jax.make_array_from_single_device_arrays(x.shape, self.same, copies)
 
@@ -81,8 +68,6 @@ class Placement:
 
     def _shard(self, tree: T, d: int) -> T:
         def shard(x: Array) -> Array:
-            if isinstance(x, jax.ShapeDtypeStruct):
-                return self.shape_at(x, self.home, parts=self.n_devices if x.sharding == self.split else 1)
             shards = sorted(x.addressable_shards, key=lambda s: self.devices.index(s.device))
             return jax.device_put(shards[d].data, self.devices[0])
 

@@ -20,8 +20,6 @@ import numpy as np
 
 from fedprior.core.method import Info, Method
 from fedprior.core.random import Purpose, key_for
-from fedprior.engine.evaluate import Examination
-from fedprior.engine.rehearsal import Rehearsal
 from fedprior.engine.round import State
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
@@ -78,8 +76,6 @@ class Trial:
 
     def rounds(self, state: State) -> Iterator[Round]:
         """The rounds after ``state``; raises `Diverged` when numbers leave the finite."""
-        if int(state.round) < self.program.rounds:
-            self.prepare(state)
         for t in range(int(state.round) + 1, self.program.rounds + 1):
             begun = time.perf_counter()
             state, info = self.program.engine.step(state)
@@ -102,30 +98,17 @@ class Trial:
 
     def evaluate(self, state: State, t: int) -> Scores:
         """All scores of round t."""
-        scores: Scores = {}
-        for data, examination in self._examinations(t):
-            scores |= {(model, data): score for model, score in examination.scores(state).items()}
-        return scores
-
-    def _examinations(self, t: int) -> Iterator[tuple[str, Examination]]:
-        """What the models are put to after round t."""
         program = self.program
+        scores: Scores = {}
         if program.is_tested:
-            yield "own", program.evaluator.on_own
+            scores |= {(model, "own"): score for model, score in program.evaluator.own(state).items()}
             if self.schedule.is_pooled(t):
-                yield "pooled", program.evaluator.on_pooled
+                scores |= {(model, "pooled"): score for model, score in program.evaluator.pooled(state).items()}
         if program.validator is not None:
-            yield "validation", program.validator.on_own
+            scores |= {(model, "validation"): score for model, score in program.validator.own(state).items()}
         if program.newcomers_tested and t == program.rounds:
-            yield "own", program.evaluator.on_joining
-
-    def prepare(self, state: State) -> None:
-        """Compile what the rounds after ``state`` need side by side, not each program when it is first called."""
-        engine = self.program.engine
-        with Rehearsal(engine.placement) as rehearse:
-            engine.round(state, rehearse)
-            for _, examination in self._examinations(self.program.rounds):
-                examination.sums(state, rehearse)
+            scores |= {(model, "own"): score for model, score in program.evaluator.newcomers(state).items()}
+        return scores
 
     def _diagnosis(self, t: int) -> str:
         """What diverged, and what to try."""

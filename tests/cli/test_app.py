@@ -206,6 +206,20 @@ def test_importing_the_command_line_loads_nothing_heavy() -> None:
     assert seen["heavy"] == []
 
 
+def test_commands_that_only_look_load_nothing_heavy() -> None:
+    """Not even the table of runs that are there, whose rows stand in the order of the methods."""
+    runs = Path(__file__).parent.parent / "fixtures" / "format1"
+    code = f"""
+import contextlib, io
+from fedprior.cli import app
+for command in (["--help"], ["tasks"], ["table", {str(runs)!r}]):
+    with contextlib.redirect_stdout(io.StringIO()):
+        app(command, standalone_mode=False)
+print(json.dumps({{"after": [name for name in {HEAVY} if name in sys.modules]}}))
+"""
+    assert imported("fedprior.cli", code)["after"] == []
+
+
 def test_importing_the_package_prepares_jax_without_loading_it() -> None:
     cores = len(os.sched_getaffinity(0))
     counted = 'import jax; print(json.dumps({"found": jax.device_count()}))'

@@ -24,7 +24,7 @@ def configure_jax() -> None:
     if os.environ.get("FEDPRIOR_CONFIGURE_JAX", "1").lower() in ("0", "false", "no", "off"):
         return
     chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    compiled, least_seconds = str(cache_dir() / "compiled"), 0.2
+    compiled, least_seconds = str(cache_dir() / "compiled"), 0.0  # small programs too: there are many
     if "jax" not in sys.modules:
         if not chosen:
             os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(cores()))

@@ -24,6 +24,7 @@ and is kept for comparison with published numbers; `half` and `unit` do not leak
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import inspect
 import json
 from collections.abc import Callable
@@ -100,12 +101,22 @@ NORMALIZATIONS: Registry[Callable[[Array, int], tuple[Stage, ...]]] = Registry(
 # --- the names --------------------------------------------------------------------------------------------------------
 
 
-def _digits(normalize: str = "unit") -> Source:
-    """1,797 handwritten digits of 8x8 pixels, part of scikit-learn."""
-    from sklearn.datasets import load_digits
+def _digit_rows() -> Array:
+    """scikit-learn's digits, 64 pixels and a label in a row; importing it would take a hundred times as long."""
+    package = importlib.util.find_spec("sklearn")
+    for folder in (package and package.submodule_search_locations) or ():
+        if (file := Path(folder, "datasets", "data", "digits.csv.gz")).is_file():
+            return np.loadtxt(file, np.uint8, delimiter=",")
+    from sklearn.datasets import load_digits  # a version that keeps them elsewhere
 
     images, y = load_digits(return_X_y=True)
-    raw = {"x": images.astype(np.uint8), "y": y.astype(np.int32)}
+    return np.column_stack([images, y]).astype(np.uint8)
+
+
+def _digits(normalize: str = "unit") -> Source:
+    """1,797 handwritten digits of 8x8 pixels, part of scikit-learn."""
+    rows = _digit_rows()
+    raw = {"x": rows[:, :-1], "y": rows[:, -1].astype(np.int32)}
     return _normalized("digits", raw, hub.array_digests(raw), normalize, n_classes=10, white=16)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec as P
 
@@ -23,9 +24,9 @@ from fedprior.core.method import Algorithm, Info
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Tree, Vector, row
 from fedprior.data.federation import Federation, Samples
+from fedprior.engine import checks
 from fedprior.engine.placement import CLIENTS, Placement
 from fedprior.engine.round import (
-    WEIGHTS,
     State,
     chosen,
     client_round,
@@ -35,9 +36,8 @@ from fedprior.engine.round import (
     server_round,
     server_start,
 )
-from fedprior.engine.selection import Selection, check_selection, find_selection
+from fedprior.engine.selection import Selection, find_selection
 from fedprior.engine.walk import walk
-from fedprior.errors import FedpriorError, unknown
 
 Held = tuple[Tree, Array]  # the clients' states and cursors
 
@@ -75,31 +75,18 @@ class Engine:
         # where everyone trains, each client does where its state lies; fewer are shared out evenly over the devices
         self.at_home = self.participation == "all" or self.aggregated == federation.n_clients
         self.algorithm_at: Callable[[Tree], Algorithm] = at or (lambda values: algorithm)
-        self._devices, self._clients_per_vmap, self.compiler = devices, clients_per_vmap, compiler
+        self._devices, self.clients_per_vmap, self.compiler = devices, clients_per_vmap, compiler
 
     def check(self) -> None:
-        """Refuse what makes no sense, before anything is compiled."""
-        n, modes = self.federation.n_clients, self.algorithm.participation
-        if not 1 <= self.aggregated <= n:
-            raise FedpriorError(f"aggregated = {self.aggregated} clients per round, but there are {n}; valid: 1 to {n}")
-        if self.participation not in modes:
-            valid = " or ".join(modes)
-            raise FedpriorError(f"participation '{self.participation}' makes no sense for this method; valid: {valid}")
-        if self.weights not in WEIGHTS:
-            raise unknown("weights", self.weights, WEIGHTS)
-        if self.batch_size < 1 or self._clients_per_vmap < 1:
-            given = f"batch size {self.batch_size} and clients_per_vmap {self._clients_per_vmap}"
-            raise FedpriorError(f"{given} must be at least 1")
-        self.algorithm.check(self.problem, self.problem.init(jax.random.key(0)))
-        check_selection(find_selection(self.selection), jnp.asarray(self.federation.train.size), self.aggregated)
-        self.host_template()  # does the method's state fit N clients?
+        """Refuse what makes no sense, before the programs of a round are compiled."""
+        checks.check(self)
 
     # -- what lies on the devices ------------------------------------------------------------------------------------------
 
     @cached_property
     def placement(self) -> Placement:
         """Which client lies where."""
-        return Placement(self.federation.n_clients, self._devices, self._clients_per_vmap)
+        return Placement(self.federation.n_clients, self._devices, self.clients_per_vmap)
 
     @cached_property
     def problem_arrays(self) -> Any:
@@ -112,12 +99,17 @@ class Engine:
         return self.federation.placed("train", self.placement.same)
 
     @cached_property
-    def _sizes(self) -> Array:
-        return jnp.asarray(self.placement.first(self.samples.size))
+    def sizes(self) -> Array:
+        """How many training samples each client has [N], on the first device."""
+        return jax.device_put(np.asarray(self.federation.train.size), self.placement.devices[0])
 
     def rebuild(self, arrays: Any) -> Problem:
         """The problem around its arrays."""
         return eqx.combine(arrays, eqx.filter(self.problem, eqx.is_array, inverse=True))
+
+    def start_model(self, key: Array) -> Vector:
+        """A model as training starts from it."""
+        return self._first_model(eqx.filter(self.problem, eqx.is_array), key)
 
     # -- a run ---------------------------------------------------------------------------------------------------------
 
@@ -152,7 +144,7 @@ class Engine:
         """One round; the given state's memory is reused, so it must not be used again. Info is averaged over clients."""
         placement = self.placement
         home, sent = self.server_part(state), self.sent(state)
-        ids = self._choose(home, self._sizes)
+        ids = self.choose(home.seed, home.round, self.sizes)
         everywhere = placement.spread(ids)
         held = (state.clients, state.cursor)
         if self.at_home:
@@ -163,7 +155,7 @@ class Engine:
             back = [placement.spread(part) for part in placement.gather(trained)]
             clients, cursor = self._store(held, back, everywhere)
         del sent  # its copies may be as large as all clients' states, and are not needed any more
-        merged, info = self._merge(home, placement.gather(ups), placement.gather(info), ids, self._sizes)
+        merged, info = self._merge(home, placement.gather(ups), placement.gather(info), ids, self.sizes)
         return merged._replace(clients=clients, cursor=cursor), info
 
     def one_client(self, state: State, i: int) -> tuple[Tree, Array, Tree, Info]:
@@ -180,11 +172,16 @@ class Engine:
     # -- the compiled parts --------------------------------------------------------------------------------------------
 
     @cached_property
+    def _first_model(self) -> Callable[..., Vector]:
+        return self.compiler(lambda arrays, key: self.rebuild(arrays).init(key))
+
+    @cached_property
     def _starting(self) -> Callable[..., State]:
         return self.compiler(lambda arrays, seed, values: self._start(self.rebuild(arrays), seed, values))
 
     @cached_property
-    def _choose(self) -> Callable[..., Array]:
+    def choose(self) -> Callable[..., Array]:
+        """(seed, round, sizes) -> the clients aggregated in that round."""
         return self.compiler(self._chosen)
 
     @cached_property
@@ -238,9 +235,9 @@ class Engine:
             values=values,
         )
 
-    def _chosen(self, home: State, sizes: Array) -> Array:
-        """The clients aggregated in this round, in ascending order."""
-        return chosen(find_selection(self.selection), home.seed, home.round, sizes, self.aggregated)
+    def _chosen(self, seed: Array, t: Array, sizes: Array) -> Array:
+        """The clients aggregated in round t, in ascending order."""
+        return chosen(find_selection(self.selection), seed, t, sizes, self.aggregated)
 
     def _merged(self, home: State, ups: list[Tree], info: list[Info], ids: Array, sizes: Array) -> tuple[State, Info]:
         """On the first device: uploads in the order of ids, the method's merge, and the average of info."""
@@ -263,7 +260,7 @@ class Engine:
             down, keys = self._sent_to(sent, i), keys_for(sent.seed, sent.round, i)
             return client_round(problem, algorithm, samples, i, self.batch_size, client, cursor, down, keys)
 
-        return one if self._clients_per_vmap == 1 else jax.vmap(one)
+        return one if self.clients_per_vmap == 1 else jax.vmap(one)
 
     def _train_all(self, held: Held, sent: State, arrays: Any, samples: Samples, ids: Array) -> Any:
         """On one device: train its whole block, keep the uploads of the aggregated ones."""
@@ -281,12 +278,12 @@ class Engine:
             *held,
             jnp.where(chosen, rank - jnp.searchsorted(ids, first), kept),
             kept,
-            self._clients_per_vmap,
+            self.clients_per_vmap,
         )
 
     def _train_sampled(self, sent: State, fetched: list[Held], arrays: Any, samples: Samples, ids: Array) -> Any:
         """On one device: train an equal share of the sampled clients, wherever they live."""
-        s, c = len(ids), self._clients_per_vmap
+        s, c = len(ids), self.clients_per_vmap
         share = -(-s // (self.placement.n_devices * c)) * c  # slots per device for the sampled clients
         mine = lax.axis_index(CLIENTS) * share + jnp.arange(share)
         padded = jnp.minimum(mine, s - 1)

@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from jax import Array
 
-from fedprior.core.method import Method
 from fedprior.errors import FedpriorError, unknown
-from fedprior.methods.ditto import Ditto
-from fedprior.methods.fedamp import FedAMP, HeurFedAMP
-from fedprior.methods.fedavg import FedAvg
-from fedprior.methods.fedem import FedEM
-from fedprior.methods.fedfomo import FedFomo
-from fedprior.methods.fedpac import FedPAC
-from fedprior.methods.fedprox import FedProx
-from fedprior.methods.fedu import FedU
-from fedprior.methods.local import Local
-from fedprior.methods.perfedavg import PerFedAvg
-from fedprior.methods.pfedbayes import PFedBayes
-from fedprior.methods.pfedbred import PFedBreD
-from fedprior.methods.pfedhn import PFedHN
-from fedprior.methods.pfedme import PFedMe
-from fedprior.methods.reptile import Reptile
-from fedprior.methods.scaffold import Scaffold
 from fedprior.registry import Registry
+
+if TYPE_CHECKING:
+    from fedprior.core.method import Method
 
 
 class Entry(NamedTuple):
-    """What a name stands for."""
+    """What a name stands for: a class, or the file and name of one of this folder's, and settings.
 
-    cls: type[Method]
+    This folder's are imported when they are asked for, so that the names alone, as tables order them, cost no time.
+    """
+
+    given: type[Method] | str
     preset: Mapping[str, Any] = types.MappingProxyType({})
+
+    @property
+    def cls(self) -> type[Method]:
+        """The class."""
+        if not isinstance(self.given, str):
+            return self.given
+        file, _, name = self.given.partition(".")
+        return cast("type[Method]", getattr(importlib.import_module(f"fedprior.methods.{file}"), name))
 
 
 # A setting given here is what the name stands for, and a task's [method] section does not change it: the lam of Ditto,
@@ -45,31 +42,31 @@ class Entry(NamedTuple):
 METHODS: Registry[Entry] = Registry(
     "method",
     {
-        "local": Entry(Local),
-        "fedavg": Entry(FedAvg),
-        "fedprox": Entry(FedProx),
-        "scaffold": Entry(Scaffold),
-        "reptile": Entry(Reptile),
-        "perfedavg": Entry(PerFedAvg),
-        "perfedavg-hf": Entry(PerFedAvg, {"hessian": "free"}),
-        "ditto": Entry(Ditto, {"lam": 1.0}),
-        "fedamp": Entry(FedAMP, {"lam": 1.0}),
-        "heurfedamp": Entry(HeurFedAMP, {"lam": 1.0}),
-        "fedfomo": Entry(FedFomo),
-        "fedem": Entry(FedEM),
-        "pfedbayes": Entry(PFedBayes, {"alpha": 1e-3, "alpha_m": 1e-3}),
-        "fedpac": Entry(FedPAC, {"lam": 0.01}),
-        "pfedhn": Entry(PFedHN, {"alpha_m": 0.01}),
-        "fedu": Entry(FedU),
-        "pfedme": Entry(PFedMe),
-        "pfedme-released": Entry(PFedMe, {"start": "w"}),
-        "pfedbred": Entry(PFedBreD),
-        "lg": Entry(PFedBreD, {"mean": "lg"}),
-        "meg": Entry(PFedBreD, {"mean": "meg"}),
-        "mh": Entry(PFedBreD, {"mean": "mh"}),
-        "lg-released": Entry(PFedBreD, {"mean": "lg", "order": "released"}),
-        "meg-released": Entry(PFedBreD, {"mean": "meg", "order": "released"}),
-        "mh-released": Entry(PFedBreD, {"mean": "mh", "order": "released"}),
+        "local": Entry("local.Local"),
+        "fedavg": Entry("fedavg.FedAvg"),
+        "fedprox": Entry("fedprox.FedProx"),
+        "scaffold": Entry("scaffold.Scaffold"),
+        "reptile": Entry("reptile.Reptile"),
+        "perfedavg": Entry("perfedavg.PerFedAvg"),
+        "perfedavg-hf": Entry("perfedavg.PerFedAvg", {"hessian": "free"}),
+        "ditto": Entry("ditto.Ditto", {"lam": 1.0}),
+        "fedamp": Entry("fedamp.FedAMP", {"lam": 1.0}),
+        "heurfedamp": Entry("fedamp.HeurFedAMP", {"lam": 1.0}),
+        "fedfomo": Entry("fedfomo.FedFomo"),
+        "fedem": Entry("fedem.FedEM"),
+        "pfedbayes": Entry("pfedbayes.PFedBayes", {"alpha": 1e-3, "alpha_m": 1e-3}),
+        "fedpac": Entry("fedpac.FedPAC", {"lam": 0.01}),
+        "pfedhn": Entry("pfedhn.PFedHN", {"alpha_m": 0.01}),
+        "fedu": Entry("fedu.FedU"),
+        "pfedme": Entry("pfedme.PFedMe"),
+        "pfedme-released": Entry("pfedme.PFedMe", {"start": "w"}),
+        "pfedbred": Entry("pfedbred.PFedBreD"),
+        "lg": Entry("pfedbred.PFedBreD", {"mean": "lg"}),
+        "meg": Entry("pfedbred.PFedBreD", {"mean": "meg"}),
+        "mh": Entry("pfedbred.PFedBreD", {"mean": "mh"}),
+        "lg-released": Entry("pfedbred.PFedBreD", {"mean": "lg", "order": "released"}),
+        "meg-released": Entry("pfedbred.PFedBreD", {"mean": "meg", "order": "released"}),
+        "mh-released": Entry("pfedbred.PFedBreD", {"mean": "mh", "order": "released"}),
     },
 )
 
@@ -103,6 +100,8 @@ def make(name: str, **settings: Any) -> Method:
 
 def _typed(method: str, key: str, value: Any, hint: Any) -> Any:
     """Check a value against the field's type; a whole number may stand for a float, and NumPy's numbers for Python's."""
+    from jax import Array
+
     value = value.item() if isinstance(value, np.generic) else value
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):

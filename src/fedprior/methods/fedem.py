@@ -13,9 +13,11 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from fedprior.core.batch import Batch, Data
+from fedprior.core.compiling import Compiler
 from fedprior.core.hyper import STEP_SIZE, STEPS, hyper
 from fedprior.core.method import Info, Method, Mixture
 from fedprior.core.optimize import make_optimizer, optimize
@@ -57,7 +59,9 @@ class FedEM(Method):
 
     def check(self, problem: Problem, w0: Vector) -> None:
         """Refuse learners that start as one and the same: they would never part."""
-        if self.M > 1 and (problem.init(jax.random.key(1)) - w0).norm() == 0:
+        start = Compiler()(problem.init)
+        one, other = (jax.device_get(jax.tree.leaves(start(jax.random.key(k)))) for k in (0, 1))
+        if self.M > 1 and all(map(np.array_equal, one, other)):
             raise FedpriorError(
                 f"FedEM: M = {self.M} learners need different starts, and this model always starts from the same weights; "
                 "give a function of a key that builds the model (or M = 1)"

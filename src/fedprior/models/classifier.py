@@ -27,10 +27,21 @@ def _cross_entropy(logits: Array, y: Array) -> Array:
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], axis=1)[:, 0]
 
 
+def _shapes(tree: Any) -> list[Any]:
+    """The leaves that are shapes of arrays, and no arrays."""
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.ShapeDtypeStruct)]
+
+
+def _is_inexact(leaf: Any) -> bool:
+    return eqx.is_inexact_array(leaf) or (
+        isinstance(leaf, jax.ShapeDtypeStruct) and bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
+    )
+
+
 def _trainable(model: eqx.Module) -> Any:
     """A tree of the model's shape that marks what is trained: floating-point arrays that are not wrapped in Frozen."""
     return jax.tree.map(
-        lambda leaf: not isinstance(leaf, Frozen) and eqx.is_inexact_array(leaf),
+        lambda leaf: not isinstance(leaf, Frozen) and _is_inexact(leaf),
         model,
         is_leaf=lambda leaf: isinstance(leaf, Frozen),
     )
@@ -53,6 +64,7 @@ def check_model(model: object) -> None:
 
 
 def _built(build: ModelBuilder) -> eqx.Module:
+    """The model that is built; of arrays that are trained only the shapes, which takes no time to compile."""
     key = jax.random.key(0)
     try:
         with contextlib.suppress(ValueError):  # what is not written in Python may have no signature
@@ -61,7 +73,12 @@ def _built(build: ModelBuilder) -> eqx.Module:
         raise FedpriorError(
             f"what builds the model must be a function of a key, and this one is not: {error}"
         ) from error
-    built: object = build(key)
+    try:
+        built: object = eqx.filter_eval_shape(build, key)
+    except TypeError:  # it asks for values
+        built = build(key)
+    if isinstance(built, eqx.Module) and _shapes(eqx.filter(built, _trainable(built), inverse=True)):
+        built = build(key)  # values that are not trained are part of the problem
     if not isinstance(built, eqx.Module):
         kind = f"{type(built).__module__}.{type(built).__name__}"
         raise FedpriorError(f"the model that is built is a {kind}; it must be an Equinox module")

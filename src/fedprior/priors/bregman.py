@@ -27,6 +27,7 @@ import optax
 from jax import Array, lax
 from jax.flatten_util import ravel_pytree
 
+from fedprior.core.compiling import Compiler
 from fedprior.core.optimize import Optimizer, gradient_steps, make_optimizer
 from fedprior.core.vectors import Vector
 from fedprior.errors import FedpriorError
@@ -180,14 +181,19 @@ def check_prior(prior: Prior, like: Vector, samples: int = 8, seed: int = 0) -> 
     rng = np.random.default_rng(seed)
 
     def draw() -> Vector:
-        return bound.to_mean(like.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype)))
+        return like.map(lambda x: rng.normal(size=x.shape).astype(x.dtype))
 
+    def look(u: Vector, v: Vector) -> tuple[Array, ...]:
+        x, y = bound.to_mean(u), bound.to_mean(v)
+        gap, scale = (bound.mirror(x) - bound.mirror(y)) @ (x - y), (x - y) @ (x - y)
+        return gap, scale, bound.value(x), bound.divergence(x, y)
+
+    compiled = Compiler()(look)  # one program: step by step, every operation would be one
     for _ in range(samples):
-        x, y = draw(), draw()
-        gap, scale = float((bound.mirror(x) - bound.mirror(y)) @ (x - y)), float((x - y) @ (x - y))
-        if not np.isfinite(gap) or not np.isfinite(float(bound.value(x))):
+        gap, scale, value, divergence = map(float, compiled(draw(), draw()))
+        if not np.isfinite(gap) or not np.isfinite(value):
             raise FedpriorError(f"prior {name}: its generator is not finite at a point of its domain; check value()")
-        if gap <= 0 or float(bound.divergence(x, y)) < -1e-4 * (1 + scale):
+        if gap <= 0 or divergence < -1e-4 * (1 + scale):
             raise FedpriorError(
                 f"prior {name}: its generator is not strictly convex (<grad g*(x) - grad g*(y), x - y> = {gap:.3g} "
                 "for some x, y; it must be above 0)"

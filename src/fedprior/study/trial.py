@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -127,11 +128,13 @@ class Trial:
     def start(self) -> dict[str, Any]:
         """What tells this run's model and its start from others: names and shapes of its arrays, and what it first says."""
         # A copy: JAX remembers what it was given here, and a view of a few samples would keep all of them in memory.
-        problem, x = self.program.task.problem, np.array(self.program.task.federation.train.x[:PROBED])
-        w0 = problem.init(key_for(jax.random.key(self.seed), Purpose.INIT))
+        engine, x = self.program.engine, np.array(self.program.task.federation.train.x[:PROBED])
+        w0 = engine.start_model(key_for(jax.random.key(self.seed), Purpose.INIT))
         arrays, _ = jax.tree.flatten_with_path(w0.tree)
         shapes = {jax.tree_util.keystr(path, simple=True, separator="."): list(array.shape) for path, array in arrays}
-        return {"shapes": shapes, "scores": np.asarray(problem.logits(w0, jnp.asarray(x)), float).ravel()[:64].tolist()}
+        problem_arrays = eqx.filter(engine.problem, eqx.is_array)
+        scores = engine.compiler(lambda arrays, w, x: engine.rebuild(arrays).logits(w, x))(problem_arrays, w0, x)
+        return {"shapes": shapes, "scores": np.asarray(scores, float).ravel()[:64].tolist()}
 
     def config(self) -> dict[str, Any]:
         """The resolved settings as they are recorded."""

@@ -88,7 +88,7 @@ def leaves(tree: Any) -> list[np.ndarray]:
 
 
 def sgemm_peak(repeats: int = 5, n: int = 2048) -> float:
-    """Flops per second of a large matrix product on all cores, by the fastest library at hand; which one depends on the CPU."""
+    """Flops per second of a large matrix product on all cores, by the library that is fastest on this CPU."""
     torch.set_num_threads(os.cpu_count() or 1)
     a, b = np.random.default_rng(0).normal(size=(2, n, n)).astype(np.float32)
     product = jax.jit(jnp.dot)

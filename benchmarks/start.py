@@ -65,13 +65,13 @@ def inside(arguments: list[str], begun: float) -> None:
     rounds: dict[str, float] = {}
     names = {event: name for name, event in SPANS.items()}
 
-    def timed(event: str, start: float, end: float, **_: Any) -> None:
+    def timed(event: str, start_time: float, end_time: float, **_: Any) -> None:
         if event in names:
-            spans[names[event]].append((start, end))
+            spans[names[event]].append((start_time, end_time))
 
     jax.monitoring.register_event_time_span_listener(timed)
     jax.monitoring.register_event_listener(lambda event, **_: counts.update([event]))
-    watch, opened = recorder.Recorder.watch, study.open_by_name
+    watch, opened = recorder.Recorder.watch, study.open_by_name  # type: ignore[attr-defined]
 
     def watching(self: Any, *given: Any, **options: Any) -> Any:
         rows = watch(self, *given, **options)

@@ -15,6 +15,7 @@ from fedprior.errors import FedpriorError
 from fedprior.records.thinning import MANY, SAMPLE, automatic, recorded
 from fedprior.study.program import Program
 from fedprior.study.recorder import run_trial
+from fedprior.study.remarks import remarks_on
 from fedprior.study.trial import Trial
 from study.small import small_task, stop_after
 
@@ -108,5 +109,7 @@ def test_the_pooled_test_of_very_many_models_is_made_on_request(monkeypatch: pyt
     tested = int(np.sum(task.federation.test.size))
     for most, expected in ((5 * tested, "last"), (5 * tested - 1, "never")):
         monkeypatch.setattr("fedprior.study.program.MOST_POOLED", most)
-        assert Program(task, fp.Variant.parse("local")).pooled == expected
+        program = Program(task, fp.Variant.parse("local"))
+        assert program.pooled == expected
+        assert any("not scored on the pooled test" in text for text in remarks_on(program)) == (expected == "never")
     assert Program(small_task(rounds=3, pooled="every"), fp.Variant.parse("local")).pooled == "every"

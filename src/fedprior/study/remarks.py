@@ -8,12 +8,17 @@ from fedprior.wrappers import WRAPPERS, in_force
 
 
 def remarks_on(program: Program) -> list[str]:
-    """The settings of a row that do nothing, one sentence each."""
+    """The settings of a row that do nothing, and what is left out by default, one sentence each."""
     name, method, wrappers = program.variant.name, program.method, program.variant.wrappers
     texts = []
     if program.protocol.budget is not None and program.rounds_by_budget is None:
         (kind,) = program.protocol.budget.model_dump()
         texts.append(f"{name} spends nothing of a budget of {kind}: it has {program.rounds} rounds")
+    if program.protocol.pooled is None and program.pooled == "never":
+        texts.append(
+            f"the personal models of {program.task.federation.n_clients:,} clients are not scored on the pooled test, which "
+            "would take long; pooled=last does it all the same"
+        )
     for key in wrappers.keys() - in_force(wrappers, method).keys():
         whole, default = WRAPPERS.find(key).part_of, WRAPPERS.find(key).default
         if whole is not None and wrappers[key] != default:

@@ -9,8 +9,8 @@ from analysis.handmade import record, rows
 
 from fedprior.records.schema import FINE_TUNED
 from fedprior.reproduce.paper.artefact import Request
-from fedprior.reproduce.paper.heterogeneity import majority_accuracy, nearest_round
 from fedprior.reproduce.paper.heterogeneity import ROWS as SKEWED
+from fedprior.reproduce.paper.heterogeneity import majority_accuracy, nearest_round
 from fedprior.reproduce.paper.matrix import Matrix
 from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, entry, statistics
 from fedprior.reproduce.paper.rows import LOCAL, MH, MH_FT
@@ -26,7 +26,8 @@ def runs(*curves: dict[int, float], model: str = "personal") -> dict[int, object
 
 def test_last_and_best_are_told_apart() -> None:
     cell = entry(TASK, "mh", runs({1: 50.0, 2: 70.0, 3: 60.0}, {1: 40.0, 2: 30.0, 3: 20.0}), "personal", 61.0)  # type: ignore[arg-type]
-    assert cell is not None and cell.best is not None
+    assert cell is not None
+    assert cell.best is not None
     assert (cell.last["mean"], cell.best["mean"], cell.published) == (40.0, 55.0, 61.0)
     assert cell.last["std"] == pytest.approx((2 * 20**2 / 1) ** 0.5)  # n - 1
     assert (cell.rounds, cell.seeds, cell.full) == (3, (0, 1), False)
@@ -36,7 +37,8 @@ def test_the_budget_is_full_with_the_papers_rounds_and_seeds_only() -> None:
     long = {1: 1.0, 200: 2.0}
     for curves, full in (([long] * 5, True), ([long] * 4, False), ([{199: 1.0}] * 5, False)):
         cell = entry(TASK, "mh", runs(*curves), "personal")  # type: ignore[arg-type]
-        assert cell is not None and cell.full is full
+        assert cell is not None
+        assert cell.full is full
 
 
 def test_a_model_that_was_not_scored_has_no_cell() -> None:

@@ -23,7 +23,8 @@ def test_the_averages_of_the_main_table_follow_from_its_cells() -> None:
             continue
         every = statistics([row.values[task] for task in COLUMNS])
         hard = statistics([row.values[task] for task in HARD])
-        assert every is not None and hard is not None
+        assert every is not None
+        assert hard is not None
         measured = (every.average, every.std, hard.average, hard.std)
         printed = [row.statistics[name] for name in ("Avg", "Std", "H.Avg", "H.Std")]
         assert measured == pytest.approx(printed, abs=ROUNDED)
@@ -39,13 +40,16 @@ def test_blanks_stay_blank() -> None:
 def test_the_other_tables_follow_from_their_cells() -> None:
     for row in published("ablation").values():
         every = statistics(list(row.values.values()))
-        assert every is not None and every.average == pytest.approx(row.statistics["Avg"], abs=ONE_DECIMAL)
+        assert every is not None
+        assert every.average == pytest.approx(row.statistics["Avg"], abs=ONE_DECIMAL)
     for row in published("aggregation").values():
         over = statistics(list(row.values.values()))
-        assert over is not None and over.std == pytest.approx(row.statistics["Std"], abs=0.051)
+        assert over is not None
+        assert over.std == pytest.approx(row.statistics["Std"], abs=0.051)
     for row in published("heterogeneity").values():
         over = statistics(list(row.values.values()))
-        assert over is not None and over.average == pytest.approx(row.statistics["Avg"], abs=0.051)
+        assert over is not None
+        assert over.average == pytest.approx(row.statistics["Avg"], abs=0.051)
     for row in published("robustness").values():
         values = list(row.values.values())
         falls = statistics([decrease(a, b) for a, b in zip(values[::2], values[1::2], strict=True)])

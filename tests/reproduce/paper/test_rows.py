@@ -33,7 +33,7 @@ def test_rows_by_method_and_local_always() -> None:
     kept = chosen(ROWS, ["fedavg"])
     assert {row.method for row in kept} == {"fedavg", "local"}
     assert [row for row in kept if row in (FEDAVG, LOCAL, LOCAL_FT)] == [FEDAVG, LOCAL, LOCAL_FT]
-    with pytest.raises(FedpriorError, match="unknown method 'fedavgg'.*did you mean 'fedavg'"):
+    with pytest.raises(FedpriorError, match=r"unknown method 'fedavgg'.*did you mean 'fedavg'"):
         chosen(ROWS, ["fedavgg"])
 
 

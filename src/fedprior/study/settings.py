@@ -100,6 +100,7 @@ class Protocol(Strict):
     eval_every: int = pydantic.Field(1, ge=1)  # rounds between evaluations
     # When personal models see the pooled test; None: last, or never where it would take N x N too long.
     pooled: Literal["last", "every", "never"] | None = None
+    score_fine_tuned: int = pydantic.Field(0, ge=0)  # steps of FT after which personal models are scored once more
     metrics: list[str] | None = None  # besides accuracy and nll; None: every one that is no value per class
     clients_per_vmap: int = pydantic.Field(1, ge=1)  # 1 on CPUs, more on accelerators
     # How many clients are recorded one by one; None: all of them, or a sample of a very large federation.
@@ -107,6 +108,11 @@ class Protocol(Strict):
     record_labels: bool = (
         True  # whether records say how many samples of each class a client has: it may be confidential
     )
+
+    @property
+    def unsaid(self) -> set[str]:
+        """What is not recorded where it is off: runs of before it was there are the same."""
+        return set() if self.score_fine_tuned else {"score_fine_tuned"}
 
 
 PARTS = {"data": DataSettings.model_fields, "budget": Budget.model_fields}  # settings that have settings

@@ -141,7 +141,7 @@ class Trial:
         program, task, variant = self.program, self.program.task, self.program.variant
         engine, newcomers = program.engine, task.newcomers
         protocol = {
-            **program.protocol.model_dump(exclude=NOT_RECORDED),
+            **program.protocol.model_dump(exclude=NOT_RECORDED | program.protocol.unsaid),
             "rounds": program.rounds,
             "pooled": program.pooled,
             "aggregated": engine.aggregated,

@@ -92,7 +92,7 @@ def open_spec(path: Path | str, model: ModelBuilder | None = None) -> Spec:
         sites = SiteSettings.model_validate(content.pop("sites", {}))
     except pydantic.ValidationError as error:
         raise one_line(error, f"[sites] of {path}", SiteSettings.model_fields) from None
-    if found := [key for key in ("data", "partition", "validation", "new_clients") if key in content]:
+    if found := [key for key in ("data", "partition", "validation", "new_clients", "gce") if key in content]:
         raise FedpriorError(
             f"{path}: '{found[0]}' is for simulations; here every site has its own samples, leave it out"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -13,9 +13,10 @@ import numpy as np
 
 from fedprior import methods
 from fedprior.core.compiling import Compiler, CompilerOptions, check_options
-from fedprior.core.method import Algorithm, Method, at_values
+from fedprior.core.method import Algorithm, Info, Method, at_values
 from fedprior.core.vectors import Tree
 from fedprior.data.federation import Samples
+from fedprior.engine.coherence import CoherenceWatch
 from fedprior.engine.cost import Cost, measure
 from fedprior.engine.engine import Engine
 from fedprior.engine.evaluate import Evaluator
@@ -139,10 +140,13 @@ class Program:
     @cached_property
     def engine(self) -> Engine:
         """The engine that runs it."""
+        return self._engine_with(lambda algorithm: algorithm)
+
+    def _engine_with(self, change: Callable[[Algorithm], Algorithm]) -> Engine:
         p = self.protocol
         return Engine(
             self.task.problem,
-            self.algorithm_at({}),
+            change(self.algorithm_at({})),
             self.task.federation,
             batch_size=self.batch_size,
             aggregated=p.aggregated,
@@ -150,9 +154,18 @@ class Program:
             selection=self.task.select or p.selection,
             weights=p.weights,
             clients_per_vmap=p.clients_per_vmap,
-            at=self.algorithm_at if self.data else None,
+            at=(lambda values: change(self.algorithm_at(values))) if self.data else None,
             compiler=self._compiler,
         )
+
+    @cached_property
+    def coherence_watch(self) -> CoherenceWatch | None:
+        """What looks at the clients' envelope gradients on the way, where that is asked for."""
+        return CoherenceWatch(self.engine, self._engine_with) if self.protocol.gce else None
+
+    def step(self, state: State) -> tuple[State, Info]:
+        """One round, as of :meth:`Engine.step`."""
+        return (self.engine if self.coherence_watch is None else self.coherence_watch).step(state)
 
     @cached_property
     def batch_size(self) -> int:
@@ -229,6 +242,10 @@ class Program:
         measured(self.protocol.metrics)
         assert self.rounds  # refuses a budget that is less than one round
         self.engine.check()
+        if self.coherence_watch is not None:
+            if not self.is_tested:
+                raise FedpriorError("gce is recorded beside test scores, and nothing is tested here; leave gce out")
+            self.coherence_watch.check()
 
     def values(self, method: Method) -> dict[str, jax.Array]:
         """The numbers that are data, as another method of the same class has them."""

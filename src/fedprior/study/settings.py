@@ -100,6 +100,9 @@ class Protocol(Strict):
     eval_every: int = pydantic.Field(1, ge=1)  # rounds between evaluations
     pooled: Literal["last", "every", "never"] = "last"  # when personal models see the pooled test
     metrics: list[str] | None = None  # besides accuracy and nll; None: every one that is no value per class
+    gce: bool = (
+        False  # whether evaluations record how coherent the clients' envelope gradients are (engine/coherence.py)
+    )
     clients_per_vmap: int = pydantic.Field(1, ge=1)  # 1 on CPUs, more on accelerators
     record_labels: bool = (
         True  # whether records say how many samples of each class a client has: it may be confidential
@@ -107,7 +110,12 @@ class Protocol(Strict):
 
 
 PARTS = {"data": DataSettings.model_fields, "budget": Budget.model_fields}  # settings that have settings
-NOT_RECORDED = {"metrics", "clients_per_vmap", "record_labels"}  # of the protocol: what a run's states do not depend on
+NOT_RECORDED = {
+    "metrics",
+    "gce",
+    "clients_per_vmap",
+    "record_labels",
+}  # of the protocol: what a run's states do not depend on
 
 
 @dataclass(frozen=True)

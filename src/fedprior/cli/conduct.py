@@ -61,7 +61,7 @@ def conduct(
     for text in study.remarks():
         warn(text)
     if plan:
-        _print_plan(study.plan(folder))
+        print_plan(study.plan(folder))
         return
     results, stopped = _run(study, folder, workers, events, options)
     if stopped:
@@ -117,7 +117,8 @@ def _run(
         return results, unfinished or done < len(study.cells())
 
 
-def _print_plan(plan: Plan) -> None:
+def print_plan(plan: Plan) -> None:
+    """Print how the cells of a study stand."""
     from fedprior.report.tables import Table
 
     def time(seconds: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import operator
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,8 @@ import numpy as np
 from fedprior.errors import FedpriorError
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import Status
-from fedprior.study.trial import Trial
+from fedprior.study.results import Results
+from fedprior.study.trial import Progress, Trial
 
 OTHER = "other settings"  # the status of a cell whose folder holds another run
 
@@ -31,6 +32,9 @@ class Cell(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.task}, {self.variant}, seed {self.seed}"
+
+
+Watch = Callable[[Cell, Progress | None], None]  # None: the cell diverged
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,27 @@ def planned(cells: Iterable[Cell]) -> Plan:
         seconds = 0.0 if left == 0 else left * float(np.mean(each)) if each else None
         planned.append(PlannedCell(cell.task, cell.variant, cell.seed, rounds, done, standing, seconds))
     return Plan(tuple(planned))
+
+
+def reused(cells: Iterable[Cell], results: Results, watch: Watch, warn: Callable[[str], None]) -> list[Cell]:
+    """Take the records of cells that are done, and return the others. A cell that diverged would diverge again."""
+    left = []
+    for cell in cells:
+        run = None if cell.folder is None else RunFolder(cell.folder)
+        ends = (Status.DIVERGED, (Status.FINISHED, cell.trial.program.rounds))
+        if run is None or not run.exists or not {run.status, run.status[0]} & set(ends):
+            left.append(cell)
+            continue
+        for text in run.check_same(cell.trial.config()):
+            warn(f"{cell.variant}, seed {cell.seed}: {text}")
+        record = run.record()
+        if record.status is Status.DIVERGED:
+            results.diverged.append(f"{cell.variant} diverged in round {record.round} (seed {cell.seed}, {run.path})")
+            watch(cell, None)
+        else:
+            results.records.append(record)
+            watch(cell, Progress(record.round, record.round, None, 0.0))
+    return left
 
 
 def job_of(cell: Cell, options: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fedprior.core.method import Method
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import RunFolder
 from fedprior.study.assignment import current_key, native
-from fedprior.study.cells import Cell, Plan, chosen_seeds, job_of, planned
+from fedprior.study.cells import Cell, Plan, Watch, chosen_seeds, job_of, planned, reused
 from fedprior.study.program import Program, has_global_model, method_for
 from fedprior.study.recorder import CHECKPOINT_SECONDS, check_vacant, run_trial
 from fedprior.study.remarks import remarks_on
@@ -24,13 +24,12 @@ from fedprior.study.results import Result, Results, Warn
 from fedprior.study.settings import TaskSettings, is_task_key, settable
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name
-from fedprior.study.trial import Diverged, Progress, Trial
+from fedprior.study.trial import Diverged, Trial
 from fedprior.study.variant import Variant, check_names
 from fedprior.study.workers import run_jobs
 from fedprior.wrappers import WRAPPERS, checked
 
 Variants = Mapping[str, Mapping[str, Any]] | Iterable[str | Variant | Method]
-Watch = Callable[[Cell, Progress | None], None]  # None: the cell diverged
 
 
 def _silent(*_: Any) -> None:
@@ -197,11 +196,13 @@ class Study:
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
         executor: Executor | None = None,
         command: str | None = None,
+        models: bool = True,
     ) -> Results:
         """Run every cell, into ``out/<task>/<row>/<seed>`` if given. Cells that diverge lose no other.
 
         ``executor``: run cells in other processes; then ``out`` is needed, and methods, models and data go by their names.
-        ``command``: the command line, which is recorded.
+        ``command``: the command line, which is recorded. ``models``: whether the models are wanted; without them, results
+        hold records only, and the states of cells that are done are not read again.
         """
         if resume and overwrite:
             raise FedpriorError("--resume goes on with a run and --overwrite replaces it; choose one of them")
@@ -214,14 +215,16 @@ class Study:
         options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
         options |= {} if command is None else {"command": command}
         results = Results([])
+        left = cells if models else reused(cells, results, watch, warn)
         if executor is not None:
-            jobs = [job_of(cell, options) for cell in cells]
-            run_jobs(executor, cells, jobs, results, watch, warn, should_stop)
+            run_jobs(executor, left, [job_of(cell, options) for cell in left], results, watch, warn, should_stop)
             return results
-        for cell in cells:
+        for cell in left:
             if should_stop():
                 break
             result = self._run_cell(cell, results, watch, warn, should_stop, options)
+            if not models:
+                results.runs.clear()
             if result is not None and not result.finished:
                 break
         return results

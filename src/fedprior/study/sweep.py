@@ -28,12 +28,12 @@ from fedprior.errors import FedpriorError
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import RunRecord, Status
 from fedprior.study.assignment import current_key, format_value, parse_assignment
-from fedprior.study.cells import Cell
+from fedprior.study.cells import Cell, Watch
 from fedprior.study.grid import check_grid, lacks, read_grid
 from fedprior.study.program import Program, method_for, traceable
 from fedprior.study.results import Results, Warn
 from fedprior.study.settings import is_task_key, read, read_task
-from fedprior.study.study import Study, Watch
+from fedprior.study.study import Study
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name
 from fedprior.study.trial import Trial

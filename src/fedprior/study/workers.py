@@ -192,7 +192,7 @@ def run_jobs(
                 rest = tuple(row for row in record.rows if row.round > told[str(cell.folder)])
                 watch(cell, Progress(record.round, cell.trial.program.rounds, last_accuracy(record.rows), 0.0, rest))
     order = {str(cell.folder): k for k, cell in enumerate(cells)}
-    results.records.sort(key=lambda record: order[record.where])
+    results.records.sort(key=lambda record: order.get(record.where, -1))  # what was reused comes first, as it did
 
 
 def _recorded(job: dict[str, Any]) -> int:

@@ -1,0 +1,155 @@
+"""fedprior reproduce: the paper's tables and figures, by name."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedprior.cli.app import (
+    STOPPED,
+    PlanOnly,
+    Rounds,
+    Workers,
+    app,
+    command_line,
+    print_line,
+    print_table,
+    stoppable,
+    tell,
+    warn,
+)
+from fedprior.cli.conduct import print_plan
+from fedprior.cli.progress import Display
+from fedprior.cli.progress import progress as progress_of
+
+if TYPE_CHECKING:
+    from fedprior.study.cells import Cell, Plan
+    from fedprior.study.results import Results
+    from fedprior.study.study import Study
+    from fedprior.study.trial import Progress
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A table or figure of the paper; without it, they are listed.")
+    ] = None,
+    tasks: Annotated[
+        list[str] | None, typer.Option(help="Only these tasks, with commas or several times; a wrong name lists all.")
+    ] = None,
+    methods: Annotated[
+        list[str] | None, typer.Option(help="Only the rows of these methods, and Local; a wrong name lists all.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs per row: seeds 0, 1, ... (default: each task's).")] = None,
+    rounds: Rounds = None,
+    quick: Annotated[bool, typer.Option("--quick", help="On the embedded digits, in under two minutes.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="Where records, tables and figures go.")] = Path("reproduction"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what is there; it does so without being told.")
+    ] = True,
+    plan: PlanOnly = False,
+    workers: Workers = 1,
+) -> None:
+    """Reproduce a table or figure of the paper, with the published values beside the measured ones.
+
+    What was trained before is used again, whichever table it was trained for:
+    stop at any time and repeat the command. Cells go to OUT/cells, the tables and
+    figures to OUT/NAME, and cells.csv there says how each number was measured.
+    """
+    from fedprior.reproduce.paper import run
+    from fedprior.reproduce.paper.artefact import ARTEFACTS, Request, names
+
+    if name is None:
+        _list()
+        return
+    artefact, request = ARTEFACTS.find(name)(), Request(names(tasks), names(methods), seeds, rounds, quick)
+    folder = out / "quick" if quick else out
+    run.check_folder(folder)
+    studies, cells = artefact.studies(request), folder / "cells"
+    planned = run.plan(studies, cells)
+    if plan:
+        print_plan(planned)
+        return
+    run.mark_folder(folder)
+    results = _train(name, studies, cells, planned, workers)
+    if results is None:
+        raise typer.Exit(STOPPED)
+    for text in results.diverged:
+        tell("diverged", "red", text)
+    for path in artefact.make(request, results, folder / name):
+        print_line(str(path))
+
+
+def _list() -> None:
+    from fedprior.report.tables import Table
+    from fedprior.reproduce.paper.artefact import ARTEFACTS
+
+    body = tuple((name, artefact.about, artefact.where) for name, artefact in ARTEFACTS.items())
+    print_table(Table("artefacts", "fedprior reproduce NAME --plan tells how long one takes", _HEAD, body, left=3))
+
+
+_HEAD = ("name", "what it is", "in the paper")
+
+
+def _train(name: str, studies: list[Study], cells: Path, planned: Plan, workers: int) -> Results | None:
+    from fedprior.reproduce.paper.run import train
+
+    with contextlib.ExitStack() as stack:
+        should_stop, bars = stack.enter_context(stoppable()), stack.enter_context(progress_of())
+        executor = None
+        if workers > 1:
+            from fedprior.study.workers import Pool
+
+            executor = stack.enter_context(Pool(workers))
+        watcher = Watcher(bars, name, planned)
+        return train(
+            studies,
+            cells,
+            watch=watcher.watch,
+            warn=warn,
+            should_stop=should_stop,
+            executor=executor,
+            command=command_line(),
+        )
+
+
+class Watcher:
+    """One bar over all cells; its remark tells of the cell at work, and how long all that are left will take."""
+
+    def __init__(self, bars: Display, name: str, plan: Plan):
+        known = [cell.seconds_left for cell in plan.cells if cell.seconds_left]
+        typical = sum(known) / len(known) if known else 1.0
+        self._planned = {
+            (cell.task, cell.variant, cell.seed): typical if cell.seconds_left is None else cell.seconds_left
+            for cell in plan.cells
+        }
+        self._at_first = {(cell.task, cell.variant, cell.seed): cell.done for cell in plan.cells}
+        self._done: dict[tuple[str, str, int], float] = {}  # the part of what was left of each cell
+        self._bars, self._begun = bars, time.monotonic()
+        self._bar = bars.add_task(name, total=len(plan.cells), remark="")
+
+    def watch(self, cell: Cell, progress: Progress | None) -> None:
+        """Tell how far a cell is, and how long all of them will take."""
+        key, rounds = cell[:3], cell.trial.program.rounds
+        first = self._at_first.get(key, 0)
+        at = rounds if progress is None else progress.round
+        self._done[key] = (at - first) / (rounds - first) if first < rounds else 1.0
+        if progress is None:
+            words = ["diverged"]
+        else:
+            words = [f"{at} of {rounds}", *([] if progress.accuracy is None else [f"{progress.accuracy:.2f} %"])]
+        remark = ", ".join([f"{cell}: {words[0]}", *words[1:], self.left()])
+        self._bars.update(self._bar, completed=sum(part >= 1 for part in self._done.values()), remark=remark)
+
+    def left(self) -> str:
+        """The time that is left, from the plan and how it has held so far."""
+        done = sum(self._planned.get(key, 0.0) * part for key, part in self._done.items())
+        rest = sum(self._planned.values()) - done
+        if done <= 0:
+            return "time left unknown"
+        return f"{timedelta(seconds=round(rest * (time.monotonic() - self._begun) / done))} left"

@@ -1,0 +1,103 @@
+"""The numbers of a table: what was measured in each cell, at which budget, beside what the paper prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedprior.analysis.series import reported, series_of
+from fedprior.analysis.summary import Number, over_seeds
+from fedprior.records.schema import RunRecord
+from fedprior.reproduce.paper.rows import Row
+from fedprior.reproduce.paper.tasks import FULL_SEEDS, PaperTask
+
+if TYPE_CHECKING:
+    from fedprior.study.results import Results
+
+LAST, BEST = "last", "best"
+Seeds = Mapping[int, RunRecord]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of a table."""
+
+    task: str
+    row: str
+    model: str
+    data: str
+    average: str
+    rounds: int
+    seeds: tuple[int, ...]
+    full: bool  # whether T and the number of seeds are the paper's, or more
+    last: Number
+    best: Number | None  # of the round that is best on test; None where only the end was evaluated
+    published: float | None
+
+
+def entry(
+    task: PaperTask,
+    row: str,
+    seeds: Seeds,
+    model: str,
+    published: float | None = None,
+    *,
+    data: str = "own",
+    average: str = "weighted",
+) -> Entry | None:
+    """What was measured of a model of a variant; None if it was not evaluated, as the global model that a method lacks."""
+    by_seed = {seed: reported(series_of(record), model, data, average) for seed, record in sorted(seeds.items())}
+
+    def number(choice: str) -> Number | None:
+        values = {seed: value for seed, by_choice in by_seed.items() if (value := by_choice[choice]) is not None}
+        return over_seeds(values) if values else None
+
+    if (last := number(LAST)) is None:
+        return None
+    rounds = min(record.round for record in seeds.values())
+    full = rounds >= task.full_rounds and len(seeds) >= FULL_SEEDS
+    chosen = tuple(sorted(seeds))
+    return Entry(task.name, row, model, data, average, rounds, chosen, full, last, number(BEST), published)
+
+
+Entries = dict[tuple[str, str], Entry]  # (column, label of the row)
+
+
+def entries(
+    results: Results, tasks: Iterable[PaperTask], rows: Sequence[Row], printed: Mapping[str, Mapping[str, float]]
+) -> Entries:
+    """The cells of a table of rows against tasks. ``printed``: the paper's values, by its names of rows and columns."""
+    groups, found = results.groups(), Entries()
+    for task in tasks:
+        for row in rows:
+            if (seeds := groups.get(task.name, {}).get(row.variant)) is None:
+                continue
+            known = printed.get(row.printed or "", {}).get(task.name)
+            if (cell := entry(task, row.label, seeds, row.model, known)) is not None:
+                found[task.name, row.label] = cell
+    return found
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Over the tasks of a row, as the paper has them: the standard deviation is that of a sample (n - 1)."""
+
+    average: float
+    std: float | None
+
+
+def statistics(values: Sequence[float | None]) -> Statistics | None:
+    """The average and the deviation over all tasks; None if a task is missing, as in the paper.
+
+    >>> statistics([57.04, 57.51, 70.86])  # H.Avg 61.80 and H.Std 7.85 of FedAvg in the paper's table
+    Statistics(average=61.803333333333335, std=7.846912...)
+    >>> statistics([57.04, None]) is None
+    True
+    """
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    return Statistics(float(np.mean(known)), float(np.std(known, ddof=1)) if len(known) > 1 else None)

@@ -1,0 +1,121 @@
+"""Training what an artefact needs: all cells in one folder that artefacts share, study after study.
+
+OUT/reproduction.json     the layout of the folder
+OUT/cells/<task>/<row>/<seed>
+OUT/<artefact>/           its tables and figures
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedprior.errors import FedpriorError
+from fedprior.files import read_json, write_text
+from fedprior.records.runs import RunFolder
+from fedprior.reproduce.paper.tasks import SECONDS_PER_GRADIENT
+from fedprior.study.cells import Plan, PlannedCell
+from fedprior.study.results import Results
+
+if TYPE_CHECKING:
+    from fedprior.study.cells import Cell, Watch
+    from fedprior.study.study import Study
+
+LAYOUT = 1
+MARK = "reproduction.json"
+REFERENCE_GRADIENTS = 140  # of mh-released, for each client
+
+
+def check_folder(out: Path) -> None:
+    """Refuse an output folder that another version of the command laid out, or that is none."""
+    mark = out / MARK
+    if mark.exists():
+        found = read_json(mark).get("layout")
+        if found != LAYOUT:
+            raise FedpriorError(
+                f"{out} was laid out by another version of fedprior (layout {found!r} in {mark}, this one has {LAYOUT}); "
+                "use another --out"
+            )
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FedpriorError(f"{out} is no folder of `fedprior reproduce` ({MARK} is missing); use another --out")
+
+
+def mark_folder(out: Path) -> None:
+    """Say whose folder it is."""
+    if not (out / MARK).exists():
+        write_text(out / MARK, json.dumps({"layout": LAYOUT}) + "\n")
+
+
+def plan(studies: Sequence[Study], cells: Path) -> Plan:
+    """All cells, how they stand, and how long they will take: as recorded, or else as guessed from their gradients."""
+    found: list[PlannedCell] = []
+    for study in studies:
+        guesses = {cell[:3]: guess(cell) for cell in study.cells(cells)}
+        for cell in study.plan(cells).cells:
+            seconds = cell.seconds_left
+            each = guesses[cell.task, cell.variant, cell.seed]
+            if seconds is None and each is not None:
+                seconds = each * (cell.rounds - cell.done)
+            found.append(replace(cell, seconds_left=seconds))
+        close(study)
+    return Plan(tuple(found))
+
+
+def guess(cell: Cell) -> float | None:
+    """Seconds that a round may take on two cores, from what mh took there; None where that was not measured."""
+    program = cell.trial.program
+    base = [name for name in SECONDS_PER_GRADIENT if program.task.name.startswith(name)]
+    cost = program.recorded_cost
+    if not base or cost["gradients"] is None:
+        return None
+    return SECONDS_PER_GRADIENT[base[0]] * float(cost["gradients"] * cost["trained_clients_per_round"])
+
+
+def train(
+    studies: Sequence[Study],
+    cells: Path,
+    *,
+    watch: Watch,
+    warn: Callable[[str], None],
+    should_stop: Callable[[], bool] = lambda: False,
+    executor: Executor | None = None,
+    command: str | None = None,
+) -> Results | None:
+    """Train what is not there yet, and return all records; None if it was stopped."""
+    together = Results([])
+    for study in studies:
+        if should_stop():
+            return None
+        options: dict[str, Any] = {"executor": executor, "command": command, "resume": True, "models": False}
+        results = study.run(cells, watch=watch, warn=warn, should_stop=should_stop, **options)
+        done = [record for record in results.records if record.status == "finished"]
+        whole = len(done) + len(results.diverged) == len(study.cells())
+        together.records += done
+        together.diverged += results.diverged
+        for record in done:
+            _keep_newest(RunFolder(Path(record.where)))
+        close(study)
+        if not whole:
+            return None
+    return together
+
+
+def close(study: Study) -> None:
+    """Let go of a study's data and programs: those of eight tasks together would not fit into memory."""
+    import jax
+
+    for name in ("tasks", "programs"):
+        study.__dict__.pop(name, None)
+    jax.clear_caches()
+    gc.collect()
+
+
+def _keep_newest(run: RunFolder) -> None:
+    """A run that is done needs one state to go on from; the others of hundreds of cells would fill the disk."""
+    for path in run.checkpoints[:-1]:
+        path.unlink()

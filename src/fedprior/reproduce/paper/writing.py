@@ -1,0 +1,90 @@
+"""How an artefact is written: tables as CSV, Markdown and LaTeX, figures as PNG and PDF, and a line for each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedprior.analysis.summary import Number
+from fedprior.files import write_text
+from fedprior.report.tables import Table, render
+from fedprior.reproduce.paper.numbers import BEST, LAST, Entry
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ENDINGS = {"csv": "csv", "markdown": "md", "latex": "tex"}
+PICTURES = ("png", "pdf")
+BLANK = "-"
+CELL = ("task", "row", "metric", "model", "data", "average", "round", "T", "seeds", "full_budget")
+
+
+def write_tables(folder: Path, stem: str, tables: Sequence[Table]) -> list[Path]:
+    """Tables of one kind, one below the other, in each format."""
+    paths = [folder / f"{stem}.{ending}" for ending in ENDINGS.values()]
+    for path, format in zip(paths, ENDINGS, strict=True):
+        write_text(path, render(tables, format) + "\n")
+    return paths
+
+
+def write_figure(folder: Path, stem: str, figure: Figure) -> list[Path]:
+    """A figure as pixels and as vectors."""
+    from fedprior.report.canvas import save
+
+    paths = [folder / f"{stem}.{ending}" for ending in PICTURES]
+    for path in paths:
+        save(figure, path)
+    return paths
+
+
+def write_cells(folder: Path, entries: Iterable[Entry], metric: str = "accuracy") -> Path:
+    """A line for each number: what it is, at which budget, and what the paper prints.
+
+    The paper's numbers are best on test, and stand in those lines alone.
+    """
+    body = []
+    for cell in entries:
+        for choice, number in ((LAST, cell.last), (BEST, cell.best)):
+            if number is not None:
+                where = (cell.task, cell.row, metric, cell.model, cell.data, cell.average, choice)
+                budget = (cell.rounds, " ".join(map(str, number["seeds"])), "yes" if cell.full else "no")
+                paper = cell.published if choice == BEST else None
+                body.append((*where, *budget, number["mean"], number["std"], paper))
+    head = (*CELL, "mean", "std", "published")
+    write_text(path := folder / "cells.csv", render(Table("", "", head, (), numbers=(head, *body)), "csv") + "\n")
+    return path
+
+
+def shown(value: float | None, decimals: int = 2) -> str:
+    """A number as a cell of a table.
+
+    >>> shown(72.046), shown(None)
+    ('72.05', '-')
+    """
+    return BLANK if value is None else f"{value:.{decimals}f}"
+
+
+def shown_number(number: Number | None, decimals: int = 2) -> str:
+    """A mean over seeds with its standard deviation, where there are several.
+
+    >>> shown_number({"mean": 98.441, "std": 0.012, "seeds": [0, 1]}), shown_number(None)
+    ('98.44 ± 0.01', '-')
+    """
+    if number is None:
+        return BLANK
+    spread = "" if number["std"] is None else f" ± {number['std']:.{decimals}f}"
+    return f"{number['mean']:.{decimals}f}{spread}"
+
+
+def budget_note(entries: Iterable[Entry]) -> str:
+    """What budgets the cells of a table are of, and which are the paper's."""
+    budgets: dict[tuple[int, int, bool], list[str]] = {}
+    for cell in entries:
+        tasks = budgets.setdefault((cell.rounds, len(cell.seeds), cell.full), [])
+        tasks += [] if cell.task in tasks else [cell.task]
+    return "; ".join(
+        f"T = {rounds}, {seeds} seed{'s' * (seeds > 1)}{' (the full budget)' if full else ' (less than the paper)'}: "
+        + ", ".join(tasks)
+        for (rounds, seeds, full), tasks in budgets.items()
+    )

@@ -93,6 +93,12 @@ ARTEFACTS: Registry[type[Artefact]] = Registry(
     "artefact",
     {
         "aggregation": f"{_HERE}.aggregation:Aggregation",
+        # figures
+        "gce": f"{_HERE}.gce:GCE",
+        "deviation": f"{_HERE}.deviation:Deviation",
+        "hyperparameters": f"{_HERE}.hyperparameters:Hyperparameters",
+        "distribution": f"{_HERE}.distribution:Distribution",
+        "complexity": f"{_HERE}.complexity:Complexity",
     },
 )
 

@@ -4,8 +4,8 @@ All settings of a method are timed in turn, round after round in one process, an
 smallest setting in the same turn: machines are noisy, and their speed is no property of a method. The slope of the logarithm
 of that ratio is the exponent that the paper's orders claim; its interval is a bootstrap over turns. A slope below 1 means
 that a fixed part of a round is not small yet. T is not measured: rounds are alike. All clients train and are aggregated, as
-the orders count them. Memory is what is kept between rounds (states of clients and server) and what clients upload, in bytes:
-an exact number, without noise.
+the orders count them. Memory is what is kept between rounds (states of clients and server) and what clients upload, in
+bytes: an exact number, without noise.
 """
 
 from __future__ import annotations
@@ -275,6 +275,6 @@ def _caption(plan: Plan, scalings: list[Scaling]) -> str:
     told = "; ".join(f"{s.label} in {s.factor} {s.time_slope.value:.2f} (paper {s.paper_time})" for s in scalings)
     return (
         f"Time of a round against N, R, K and M as a ratio to the smallest value, means over {plan.turns} turns with the "
-        f"least and the most, on logarithmic scales; dashed: proportional. {plan.model} on {plan.features} features, batches "
-        f"of 20, all clients train. Exponents: {told}."
+        f"least and the most, on logarithmic scales; dashed: proportional. {plan.model} on {plan.features} features, "
+        f"batches of 20, all clients train. Exponents: {told}."
     )

@@ -75,8 +75,17 @@ class Measured:
         return over_seeds(dict(zip(self.seeds, values.mean(1).tolist(), strict=True))) if there.any() else None
 
 
-def score(record: RunRecord) -> tuple[Deviations, np.ndarray, tuple[str, ...]]:
-    """The first client's deviations at the end of a run, which classes it holds, and the classes' names."""
+class Losses(NamedTuple):
+    """Every client's mean loss on each class [N, C], NaN where there is none, and on how many own samples."""
+
+    own: np.ndarray
+    samples: np.ndarray
+    pooled: np.ndarray
+    classes: tuple[str, ...]
+
+
+def class_losses(record: RunRecord) -> Losses:
+    """Of the personal models at the end of a run."""
     from fedprior.engine.evaluate import Evaluator
     from fedprior.study.export import open_run
 
@@ -84,8 +93,7 @@ def score(record: RunRecord) -> tuple[Deviations, np.ndarray, tuple[str, ...]]:
     evaluator = Evaluator(result.trial.program.engine, metrics=["class_nll"])
     own, pooled = (scores(result.state)["personal"] for scores in (evaluator.own, evaluator.pooled))
     samples = own.sums["class_nll"].labelled
-    found = deviations(own.values("class_nll"), samples, pooled.values("class_nll"))
-    return found, samples[FIRST] > 0, own.class_names
+    return Losses(own.values("class_nll"), samples, pooled.values("class_nll"), own.class_names)
 
 
 class Deviation(Artefact):
@@ -122,12 +130,12 @@ class Deviation(Artefact):
 
 def measure(row: Row, seeds: dict[int, RunRecord]) -> Measured:
     """A row's deviations at the end of every run."""
-    scored = {seed: score(record) for seed, record in sorted(seeds.items())}
-    _, held, classes = next(iter(scored.values()))
-    each = [found for found, *_ in scored.values()]
-    on_global, on_local = (np.stack([getattr(d, which) for d in each]) for which in Deviations._fields)
+    scored = {seed: class_losses(record) for seed, record in sorted(seeds.items())}
+    each = [deviations(losses.own, losses.samples, losses.pooled) for losses in scored.values()]
+    on_global, on_local = (np.stack(of_seeds) for of_seeds in zip(*each, strict=True))
+    first = next(iter(scored.values()))
     rounds = min(record.round for record in seeds.values())
-    return Measured(row.label, tuple(scored), rounds, classes, held, on_global, on_local)
+    return Measured(row.label, tuple(scored), rounds, first.classes, first.samples[FIRST] > 0, on_global, on_local)
 
 
 VALUES = ("task", "row", "seed", "class", "held", "deviation_global", "deviation_local")

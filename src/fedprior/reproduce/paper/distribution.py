@@ -82,8 +82,8 @@ class Distribution(Artefact):
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """A picture for each dataset, one of the Dirichlet settings, their statistics and all counts."""
         tasks = request.tasks_of(OWN, quick=("digits-mclr",))
-        data = [holdings(task, task.column.rpartition(" ")[0] or task.column) for task in tasks]
-        skewed = [holdings(dirichlet(*setting), f"alpha = {setting[1]:g}") for setting in _dirichlet_settings(request)]
+        data = [holdings(task, task.column.partition(" ")[0]) for task in tasks]
+        skewed = [holdings(dirichlet(*setting), f"alpha {setting[1]:g}") for setting in _dirichlet_settings(request)]
         paths = list[Path]()
         for held in data:
             figure, caption = draw([held], across=1), _caption([held])
@@ -136,6 +136,8 @@ def _lines(data: Sequence[Held]) -> list[tuple[object, ...]]:
 
 def draw(data: Sequence[Held], across: int) -> Figure:
     """Test and train side by side, ``across`` pairs in a row: classes along x and clients along y, as in the paper."""
+    from matplotlib.ticker import StrMethodFormatter
+
     rows = -(-len(data) // across)
     figure = new_figure(WIDTH, 3.4 if rows == 1 else 0.3 + 2.5 * rows)
     panels = figure.subplots(rows, 2 * across, squeeze=False, sharey="row")
@@ -147,7 +149,10 @@ def draw(data: Sequence[Held], across: int) -> Figure:
             mesh = _panel(axes, held, part, look, small=across > 1)
             if axes.get_subplotspec().is_first_col():
                 axes.set_ylabel("client", fontsize=SMALL)
-    bar = figure.colorbar(mesh, ax=panels.ravel().tolist(), label="samples (log scale)", aspect=40, pad=0.01)
+    whole = StrMethodFormatter("{x:,.0f}")
+    bar = figure.colorbar(
+        mesh, ax=panels.ravel().tolist(), label="samples (log scale)", aspect=40, pad=0.01, format=whole
+    )
     bar.ax.tick_params(labelsize=SMALL)
     bar.ax.yaxis.label.set_fontsize(SMALL)
     bar.outline.set_visible(False)
@@ -164,6 +169,9 @@ def _panel(axes: Axes, held: Held, part: str, look: dict[str, Any], small: bool)
     axes.set(xlim=(-0.5, classes - 0.5), ylim=(n - 0.5, -0.5))
     if classes <= 12 and not small:
         axes.set_xticks(range(classes), [literal(name, 8) for name in held.classes])
+    else:
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.tick_params(labelsize=SMALL - 1, colors=INK, length=0)
     axes.spines[:].set_color("#BBBBBB")
     return mesh

@@ -1,0 +1,39 @@
+"""Who holds what: counts against the source, and a quick one from end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from fedprior.reproduce.paper.distribution import ALPHAS, dirichlet, draw, holdings
+from fedprior.reproduce.paper.tasks import TASKS
+
+from .quick import made
+
+
+def test_counts_are_those_of_the_source() -> None:
+    held = holdings(TASKS.find("digits-mclr"), "digits")
+    assert held.statistics["train"] == held.counts["train"].sum()
+    assert held.statistics["test"] == held.counts["test"].sum()
+    everyone = sum(held.counts[part].sum(0) for part in ("train", "test"))
+    np.testing.assert_array_equal(everyone, np.bincount(load_digits().target))
+
+
+def test_a_dirichlet_setting_has_equal_sizes_and_less_skew_with_a_larger_alpha() -> None:
+    task = TASKS.find("digits-dnn")
+    data = [holdings(dirichlet(task, alpha, 10), f"alpha {alpha:g}") for alpha in ALPHAS]
+    assert all(held.statistics["size_min"] == held.statistics["size_max"] for held in data)
+    distances = [held.statistics["label_distance"] for held in data]
+    assert distances[0] > distances[2] > distances[3]
+    shown = [axes.get_title(loc="left") for axes in draw(data[:2], across=1).axes]
+    assert shown[:4] == ["alpha 0.01, test", "alpha 0.01, train", "alpha 0.1, test", "alpha 0.1, train"]
+
+
+def test_quick(tmp_path: Path) -> None:
+    files, results = made("distribution", tmp_path)
+    assert not results.records
+    assert {"distribution.md", "distribution-digits-mclr.pdf", "distribution-dirichlet.png"} <= set(files)
+    counted = [line.split(",") for line in files["distribution-counts.csv"].read_text().splitlines()[1:]]
+    assert sum(int(line[-1]) for line in counted if line[0] == "digits-mclr") == len(load_digits().target)

@@ -11,11 +11,12 @@ import numpy as np
 
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.best import first_best
-from fedprior.records.schema import NEWCOMERS, MetricInfo, RunRecord
+from fedprior.records.schema import FINE_TUNED, NEWCOMERS, MetricInfo, RunRecord
 
 Key = tuple[str, str, str]  # (model, data, average)
 Series = dict[Key, dict[int, float]]  # -> round -> value
 SCORED_MODELS, SCORED_DATA = ("personal", "global"), ("own", "pooled")
+MORE_MODELS = (FINE_TUNED, *NEWCOMERS)  # which most runs do not have
 ROUNDS = {
     "last": "last round",
     "last10": "mean of the last 10 evaluations",

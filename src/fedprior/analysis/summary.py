@@ -12,6 +12,7 @@ import numpy as np
 
 from fedprior.analysis.grouping import Seeds, group, read
 from fedprior.analysis.series import (
+    MORE_MODELS,
     ROUNDS,
     SCORED_DATA,
     SCORED_MODELS,
@@ -124,7 +125,7 @@ def _never_apart(every: Iterable[Series], pair: tuple[str, ...]) -> bool:
 def _metrics(seeds: Seeds) -> dict[str, Any]:
     series = {seed: all_series(seeds[seed]) for seed in sorted(seeds)}
     joined = {key[0] for by_column in series.values() for curves in by_column.values() for key in curves}
-    models = (*SCORED_MODELS, *(name for name in NEWCOMERS if name in joined))
+    models = (*SCORED_MODELS, *(name for name in MORE_MODELS if name in joined))
     measured = {column: info for record in seeds.values() for column, info in columns(record).items()}
     return {
         column: {
@@ -172,7 +173,7 @@ def evaluated(about: Mapping[str, Any]) -> list[str]:
     """The models of a variant that were evaluated, by whatever metric."""
     return [
         model
-        for model in (*SCORED_MODELS, *NEWCOMERS)
+        for model in (*SCORED_MODELS, *MORE_MODELS)
         if any(model in m and any(m[model]["own"]["weighted"].values()) for m in about["metrics"].values())
     ]
 
@@ -265,7 +266,7 @@ def over_tasks(
         models = models_of(next(iter(abouts.values())))
         if any(models_of(about) != models for about in abouts.values()):  # one model on some task, and two on another
             found = {model for about in abouts.values() for model in evaluated(about)}
-            models = {model: model for model in (*SCORED_MODELS, *NEWCOMERS) if model in found}
+            models = {model: model for model in (*SCORED_MODELS, *MORE_MODELS) if model in found}
         for name, model in models.items():
             numbers = {
                 task: number_of(abouts[task], metric, model, data, average, choice) if task in abouts else None

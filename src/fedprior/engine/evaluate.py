@@ -14,7 +14,7 @@ training samples; `newcomer` is the personal model that it then has, `newcomer-g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,7 @@ from jax import Array
 from jax.sharding import PartitionSpec as P
 
 from fedprior.core.batch import SAMPLES_PER_STEP, Batch
-from fedprior.core.method import Mixture, single
+from fedprior.core.method import Algorithm, Mixture, single
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Tree, Vector, row
 from fedprior.data.federation import Federation, Samples
@@ -37,7 +37,7 @@ from fedprior.engine.round import State, client_join, client_model, evaluation_k
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
 from fedprior.models.classifier import log_probabilities
-from fedprior.records.schema import NEWCOMERS
+from fedprior.records.schema import FINE_TUNED, NEWCOMERS
 
 Sums = dict[str, dict[str, Tree]]  # model -> metric -> its statistic
 
@@ -45,7 +45,8 @@ Sums = dict[str, dict[str, Tree]]  # model -> metric -> its statistic
 class Evaluator:
     """Scores the states of one engine on the federation's test samples (or on the validation samples).
 
-    ``newcomers``: clients held out of training, who join only to be scored on their own test samples.
+    ``newcomers``: clients held out of training, who join only to be scored on their own test samples. ``tuned``: the
+    algorithm with further steps of the personal models, which are then scored on own samples besides.
     """
 
     def __init__(
@@ -54,8 +55,9 @@ class Evaluator:
         data: str = "test",
         newcomers: Federation | None = None,
         metrics: Sequence[str] | None = None,
+        tuned: Callable[[Tree], Algorithm] | None = None,
     ):
-        self.engine, self.data, self.joining = engine, data, newcomers
+        self.engine, self.data, self.joining, self.tuned = engine, data, newcomers, tuned
         self.metrics = measured(metrics)
         if getattr(engine.federation, data) is None:
             raise FedpriorError("the federation has no validation samples; give a validation fraction above 0")
@@ -160,9 +162,17 @@ class Evaluator:
 
     # -- run once per device -------------------------------------------------------------------------------------------
 
-    def _personal(self, problem: Problem, sent: State, train: Samples, i: Array, client: Tree) -> Mixture:
-        """Client i's personal model after the round."""
-        algorithm = self.engine.algorithm_at(sent.values)
+    def _personal(
+        self,
+        problem: Problem,
+        sent: State,
+        train: Samples,
+        i: Array,
+        client: Tree,
+        at: Callable[[Tree], Algorithm] | None = None,
+    ) -> Mixture:
+        """Client i's personal model after the round, as the engine's algorithm or another one makes it."""
+        algorithm = (at or self.engine.algorithm_at)(sent.values)
         down = message(algorithm, sent.server, sent.seed, sent.round, i)
         key = evaluation_key(sent.seed, sent.round, i)
         return client_model(problem, algorithm, train, i, self.engine.batch_size, client, down, key)
@@ -180,6 +190,8 @@ class Evaluator:
 
         def score(i: Array, client: Tree) -> Sums:
             models = {"personal": self._personal(problem, state, train, i, client)}
+            if self.tuned is not None:
+                models[FINE_TUNED] = self._personal(problem, state, train, i, client, self.tuned)
             if shared is not None:
                 models["global"] = single(shared)
             return measure(self.metrics, problem, models, everything(test, i))

@@ -21,6 +21,7 @@ from fedprior.errors import FedpriorError
 FORMAT = 2
 AVERAGES = ("weighted", "mean", "worst_decile")
 NEWCOMERS = ("newcomer", "newcomer-global")  # the models of clients that join after training
+FINE_TUNED = "fine-tuned"  # the personal models after further steps, where they are scored besides
 ClientId = int | str
 
 

@@ -9,7 +9,7 @@ from fedprior.analysis.evidence import Evidence
 from fedprior.analysis.series import ROUNDS, metric_name
 from fedprior.analysis.summary import BOTH, OverTasks, measured_columns, models_of, number_of
 from fedprior.errors import unknown
-from fedprior.records.schema import ACCURACY, AVERAGES, NEWCOMERS, MetricInfo
+from fedprior.records.schema import ACCURACY, AVERAGES, FINE_TUNED, NEWCOMERS, MetricInfo
 from fedprior.records.spending import BUDGETS
 from fedprior.report.tables import Column, Line, Table
 from fedprior.report.words import (
@@ -146,6 +146,8 @@ def footnotes(body: Iterable[Line], grads: int) -> list[str]:
     notes = ["h: Hessian-vector products"] if any("h" in line[grads] for line in rows) else []
     if models & set(BOTH.values()):
         notes.append("both: the personal models are the global one")
+    if FINE_TUNED in models:
+        notes.append("fine-tuned: the personal models after further steps before the test")
     if models & {*NEWCOMERS, *BOTH.values()} - {"both"}:
         notes.append("newcomer: clients held out of training, after they joined (global: the global model on theirs)")
     return notes

@@ -137,6 +137,11 @@ class Program:
         method = at_values(self.method, dict(values))
         return wrap(method.algorithm(), self.variant.wrappers, method)
 
+    def fine_tuned_at(self, values: Mapping[str, Any]) -> Algorithm:
+        """The same with the steps of FT that are scored besides: the algorithm of the row with fine_tune = that many."""
+        method, steps = at_values(self.method, dict(values)), self.protocol.score_fine_tuned
+        return wrap(method.algorithm(), {**self.variant.wrappers, "fine_tune": steps}, method)
+
     @cached_property
     def engine(self) -> Engine:
         """The engine that runs it."""
@@ -201,7 +206,8 @@ class Program:
     @cached_property
     def evaluator(self) -> Evaluator:
         """Scores on the test."""
-        return Evaluator(self.engine, newcomers=self.task.newcomers, metrics=self.protocol.metrics)
+        tuned = self.fine_tuned_at if self.protocol.score_fine_tuned else None
+        return Evaluator(self.engine, newcomers=self.task.newcomers, metrics=self.protocol.metrics, tuned=tuned)
 
     @property
     def is_tested(self) -> bool:
@@ -224,7 +230,8 @@ class Program:
         held = self.task.federation.validation
         if held is None or not np.sum(held.size):
             return None
-        return Evaluator(self.engine, "validation", metrics=self.protocol.metrics)
+        tuned = self.fine_tuned_at if self.protocol.score_fine_tuned else None
+        return Evaluator(self.engine, "validation", metrics=self.protocol.metrics, tuned=tuned)
 
     def check(self) -> None:
         """Refuse what makes no sense, before anything is compiled or written."""
@@ -239,6 +246,11 @@ class Program:
         if mode is not None and mode not in modes:
             valid = " or ".join(modes)
             raise FedpriorError(f"participation '{mode}' makes no sense for {name}; valid: {valid}")
+        if self.protocol.score_fine_tuned and "fine_tune" in in_force(self.variant.wrappers, self.method):
+            raise FedpriorError(
+                f"'{self.variant.name}' is fine-tuned before every test; score_fine_tuned adds that to a row without it: "
+                "leave one of them out"
+            )
         measured(self.protocol.metrics)
         assert self.rounds  # refuses a budget that is less than one round
         self.engine.check()

@@ -99,23 +99,23 @@ class Protocol(Strict):
     weights: Literal["samples", "uniform"] = "samples"
     eval_every: int = pydantic.Field(1, ge=1)  # rounds between evaluations
     pooled: Literal["last", "every", "never"] = "last"  # when personal models see the pooled test
+    score_fine_tuned: int = pydantic.Field(0, ge=0)  # steps of FT after which personal models are scored once more
     metrics: list[str] | None = None  # besides accuracy and nll; None: every one that is no value per class
-    gce: bool = (
-        False  # whether evaluations record how coherent the clients' envelope gradients are (engine/coherence.py)
-    )
+    gce: bool = False  # whether evaluations record how coherent the clients' envelope gradients are
     clients_per_vmap: int = pydantic.Field(1, ge=1)  # 1 on CPUs, more on accelerators
     record_labels: bool = (
         True  # whether records say how many samples of each class a client has: it may be confidential
     )
 
+    @property
+    def unsaid(self) -> set[str]:
+        """What is not recorded where it is off: runs of before it was there are the same."""
+        return set() if self.score_fine_tuned else {"score_fine_tuned"}
+
 
 PARTS = {"data": DataSettings.model_fields, "budget": Budget.model_fields}  # settings that have settings
-NOT_RECORDED = {
-    "metrics",
-    "gce",
-    "clients_per_vmap",
-    "record_labels",
-}  # of the protocol: what a run's states do not depend on
+# Of the protocol: what a run's states do not depend on.
+NOT_RECORDED = {"metrics", "gce", "clients_per_vmap", "record_labels"}
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ class Trial:
         program, task, variant = self.program, self.program.task, self.program.variant
         engine, newcomers = program.engine, task.newcomers
         protocol = {
-            **program.protocol.model_dump(exclude=NOT_RECORDED),
+            **program.protocol.model_dump(exclude=NOT_RECORDED | program.protocol.unsaid),
             "rounds": program.rounds,
             "aggregated": engine.aggregated,
             "participation": engine.participation,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
-from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, entry, statistics
+from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, best_or_last, entry, statistics
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import GLOBAL, MH, MH_PAPER, Row
 from fedprior.reproduce.paper.tasks import QUICK, PaperTask
@@ -90,7 +90,7 @@ class Aggregation(Artefact):
         best = choice == BEST
         body = []
         for task, line in lines.items():
-            numbers = [None if cell is None else cell.best if best else cell.last for cell in line]
+            numbers = [best_or_last(cell, choice) for cell in line]
             spread = statistics([None if number is None else number["mean"] for number in numbers])
             measured = [*map(shown_number, numbers), shown(spread.std if spread else None)]
             body.append((task, "measured", *measured))

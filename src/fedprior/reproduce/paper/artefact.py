@@ -92,8 +92,11 @@ _HERE = "fedprior.reproduce.paper"
 ARTEFACTS: Registry[type[Artefact]] = Registry(
     "artefact",
     {
+        "table1": f"{_HERE}.table1:Table1",
+        "ablation": f"{_HERE}.ablation:Ablation",
         "aggregation": f"{_HERE}.aggregation:Aggregation",
-        # figures
+        "heterogeneity": f"{_HERE}.heterogeneity:Heterogeneity",
+        "robustness": f"{_HERE}.robustness:Robustness",
         "gce": f"{_HERE}.gce:GCE",
         "deviation": f"{_HERE}.deviation:Deviation",
         "hyperparameters": f"{_HERE}.hyperparameters:Hyperparameters",

@@ -81,6 +81,11 @@ def entries(
     return found
 
 
+def best_or_last(cell: Entry | None, choice: str) -> Number | None:
+    """The number of a cell at a choice of the round."""
+    return None if cell is None else cell.best if choice == BEST else cell.last
+
+
 @dataclass(frozen=True)
 class Statistics:
     """Over the tasks of a row, as the paper has them: the standard deviation is that of a sample (n - 1)."""

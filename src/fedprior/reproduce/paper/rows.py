@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedprior.errors import unknown
+from fedprior.records.schema import FINE_TUNED
 from fedprior.reproduce.paper.tasks import EVERYWHERE, LINEAR, SMALL, PaperTask
 
 PERSONAL, GLOBAL = "personal", "global"
@@ -34,51 +35,70 @@ def _row(label: str, method: str, printed: bool = False, **options: Any) -> Row:
     return Row(label, method, method, printed=label if printed else None, **options)
 
 
+def _tuned(label: str, method: str, printed: bool = False, **options: Any) -> tuple[Row, Row]:
+    """A row and the same with FT, which changes no training: both are scored in one run."""
+    row = _row(label, method, printed, changes={"score_fine_tuned": 1}, **options)
+    ft = f"{label}+FT"
+    return row, replace(row, label=ft, model=FINE_TUNED, printed=ft if row.printed and row.model == PERSONAL else None)
+
+
 def _am(row: Row, **options: Any) -> Row:
+    """The row with AM."""
     label = f"{row.label}+AM"
     printed = label if row.printed else None
     return Row(label, f"{row.variant}+AM", row.method, {"beta": 2.0}, row.model, printed, **options)
 
 
-FEDAVG = _row("FedAvg", "fedavg", True, model=GLOBAL)
-PFEDME = _row("pFedMe", "pfedme-released", True)
-PERFEDAVG = _row("Per-FedAvg", "perfedavg", True)
-MH = _row("mh", "mh-released", True)
-LOCAL = _row("Local", "local")
+FEDAVG, FEDAVG_FT = _tuned("FedAvg", "fedavg", True, model=GLOBAL)
+PFEDME, PFEDME_FT = _tuned("pFedMe", "pfedme-released", True)
+PERFEDAVG, PERFEDAVG_FT = _tuned("Per-FedAvg", "perfedavg", True)
+MH, MH_FT = _tuned("mh", "mh-released", True)
+LOCAL, LOCAL_FT = _tuned("Local", "local")
+MH_PAPER, MH_PAPER_FT = _tuned("mh, paper's order", "mh")
+PFEDME_PAPER = _row("pFedMe, paper's order", "pfedme", scope=SMALL)
 DITTO = _row("Ditto", "ditto")
 LG, MEG = _row("lg", "lg-released"), _row("meg", "meg-released")
-MH_PAPER = _row("mh, paper's order", "mh")
-PFEDME_PAPER = _row("pFedMe, paper's order", "pfedme")
+LG_PAPER = _row("lg, paper's order", "lg", scope=LINEAR)
+MEG_PAPER = _row("meg, paper's order", "meg", scope=LINEAR)
+FEDPAC = _row("FedPAC", "fedpac", scope=SMALL)
+PFEDHN = _row("pFedHN", "pfedhn", scope=SMALL)
+FEDFOMO = _row("FedFomo", "fedfomo", scope=SMALL)
 
 # In the order of the table: the paper's, what it lacks, and further methods.
 PAPER = (
     FEDAVG,
     _am(FEDAVG),
-    _row("FedEM", "fedem", True),  # "G" in the paper, but a mixture of each client's own: METHODS.md
+    _row("FedEM", "fedem", True),  # the paper marks it G, but predicts with each client's own mixture
     _row("pFedBayes", "pfedbayes", True, scope=SMALL),
     _row("FedAMP", "fedamp", True),
     PFEDME,
+    PFEDME_FT,
     _am(PFEDME),
     PERFEDAVG,
+    PERFEDAVG_FT,
     _am(PERFEDAVG),
     MH,
+    MH_FT,
     _am(MH),
 )
 BESIDE = (
     LOCAL,
+    LOCAL_FT,
+    FEDAVG_FT,
     DITTO,
     MH_PAPER,
+    MH_PAPER_FT,
     _am(MH_PAPER, scope=LINEAR),
     PFEDME_PAPER,
     LG,
+    LG_PAPER,
     MEG,
-    _row("lg, paper's order", "lg", scope=LINEAR),
-    _row("meg, paper's order", "meg", scope=LINEAR),
+    MEG_PAPER,
 )
 FURTHER = (
-    _row("FedPAC", "fedpac", scope=SMALL),
-    _row("pFedHN", "pfedhn", scope=SMALL),
-    _row("FedFomo", "fedfomo", scope=SMALL),
+    FEDPAC,
+    PFEDHN,
+    FEDFOMO,
     _row("HeurFedAMP", "heurfedamp", scope=SMALL),
     _row("FedU", "fedu", scope=SMALL),
     _row("FedProx", "fedprox", model=GLOBAL, scope=SMALL),
@@ -98,7 +118,7 @@ def chosen(rows: Iterable[Row], names: Iterable[str] | None) -> list[Row]:
     for name in names:
         if name not in called:
             raise unknown("method", name, called)
-    return [row for row in rows if row is LOCAL or {row.method, row.variant} & set(names)]
+    return [row for row in rows if row in (LOCAL, LOCAL_FT) or {row.method, row.variant} & set(names)]
 
 
 def trained(rows: Iterable[Row], task: PaperTask, named: bool) -> list[Row]:

@@ -1,0 +1,128 @@
+"""A table of rows against tasks, with the statistics over tasks that the paper gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedprior.report.tables import Column, Table
+from fedprior.reproduce.paper.numbers import BEST, Entries, Entry, Statistics, best_or_last, statistics
+from fedprior.reproduce.paper.published import Printed
+from fedprior.reproduce.paper.rows import Row
+from fedprior.reproduce.paper.tasks import COLUMNS, PaperTask
+from fedprior.reproduce.paper.writing import BLANK, budget_note, shown, shown_number
+
+WHICH = {"last": "last round", BEST: "best round on test, as the paper reports (optimistic: the test chose it)"}
+STATISTICS = {
+    "Avg": ("all", "average"),
+    "Std": ("all", "std"),
+    "H.Avg": ("hard", "average"),
+    "H.Std": ("hard", "std"),
+}
+
+
+def counted(tasks: Sequence[PaperTask]) -> tuple[list[str], list[str]]:
+    """The tasks over which Avg is taken, and the hard ones among them: all of the paper's, wherever one of them is shown."""
+    paper = any(task.name in COLUMNS for task in tasks)
+    every = list(COLUMNS) if paper else [task.name for task in tasks]
+    return every, [task.name for task in tasks if task.hard and task.name in every] if not paper else list(HARD)
+
+
+HARD = ("femnist-dnn", "cifar10-cnn", "sent140-lstm")
+
+
+def row_statistics(cells: Entries, row: Row, tasks: Sequence[PaperTask], choice: str) -> dict[str, Statistics | None]:
+    """Over all tasks and over the hard ones; None where the row lacks one."""
+    every, hard = counted(tasks)
+
+    def over(names: Iterable[str]) -> Statistics | None:
+        numbers = [best_or_last(cells.get((name, row.label)), choice) for name in names]
+        return statistics([None if number is None else number["mean"] for number in numbers])
+
+    return {"all": over(every), "hard": over(hard)}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows against tasks: what a table is made of."""
+
+    title: str
+    cells: Entries
+    tasks: Sequence[PaperTask]
+    rows: Sequence[Row]
+    printed: Mapping[str, Printed]
+    shown_statistics: Sequence[str] = tuple(STATISTICS)
+    decimals: int = 2
+
+    def table(self, choice: str, notes: Sequence[str] = ()) -> Table:
+        """The table at a choice of the round; the paper's values stand in brackets, and only beside the best on test."""
+        rows = [row for row in self.rows if any((task.name, row.label) in self.cells for task in self.tasks)]
+        every, _ = counted(self.tasks)
+        first = [task for task in self.tasks if task.name in every]
+        beside = [task for task in self.tasks if task.name not in every]
+        head = ("method", "model", *(t.column for t in first), *self.shown_statistics, *(t.column for t in beside))
+        body, values = [], []
+        for row in rows:
+            over = row_statistics(self.cells, row, self.tasks, choice)
+            means = [_mean(self.cells.get((t.name, row.label)), choice) for t in (*first, *beside)]
+            found = [_statistic(over, name) for name in self.shown_statistics]
+            texts = [self._cell(task, row, choice) for task in first]
+            more = [self._cell(task, row, choice) for task in beside]
+            numbers = [self._with_paper(shown(x, self.decimals), row, name, choice) for name, x in found]
+            body.append((row.label, row.letter, *texts, *numbers, *more))
+            n = len(first)
+            values.append((None, None, *means[:n], *(x for _, x in found), *means[n:]))
+        better = ["", "", *["higher"] * len(first)]
+        better += ["" if name.endswith("Std") else "higher" for name in self.shown_statistics]
+        better += ["higher"] * len(beside)
+        kept = [cell for (_, label), cell in self.cells.items() if label in {row.label for row in rows}]
+        about = [
+            "± standard deviation over seeds",
+            *(["[ ]: the paper's value"] if choice == BEST and self._has_paper(rows) else []),
+            "Avg and Std: over the paper's tasks (n - 1), H: over the hard ones, where a row has all of them",
+            *notes,
+            budget_note(kept),
+        ]
+        return Table(
+            f"{self.title}, {WHICH[choice]}",
+            "; ".join(about),
+            head,
+            tuple(body),
+            columns=tuple(Column(name, of) for name, of in zip(head, better, strict=True)),
+            values=tuple(values),
+            kinds=(frozenset({"all"}),) * len(body),
+            label=f"{self.title}-{choice}",
+        )
+
+    def _has_paper(self, rows: Iterable[Row]) -> bool:
+        return any(cell.published is not None for cell in self.cells.values())
+
+    def _cell(self, task: PaperTask, row: Row, choice: str) -> str:
+        cell = self.cells.get((task.name, row.label))
+        text = shown_number(best_or_last(cell, choice), self.decimals)
+        if choice == BEST and cell is not None and cell.published is not None:
+            text += f" [{shown(cell.published, self.decimals)}]"
+        return text
+
+    def _with_paper(self, text: str, row: Row, name: str, choice: str) -> str:
+        """A statistic, with the paper's where both are over the same tasks."""
+        printed = self.printed.get(row.printed or "")
+        if text == BLANK or choice != BEST or printed is None or not set(COLUMNS) <= {t.name for t in self.tasks}:
+            return text
+        return f"{text} [{shown(printed.statistics.get(name), self.decimals)}]"
+
+
+def _mean(cell: Entry | None, choice: str) -> float | None:
+    number = best_or_last(cell, choice)
+    return None if number is None else number["mean"]
+
+
+def _statistic(over: Mapping[str, Statistics | None], name: str) -> tuple[str, float | None]:
+    whose, what = STATISTICS[name]
+    found = over[whose]
+    return name, None if found is None else getattr(found, what)
+
+
+def printed_values(printed: Mapping[str, Printed]) -> dict[str, Mapping[str, float]]:
+    """The paper's values by row and column."""
+    return {name: row.values for name, row in printed.items()}

@@ -1,0 +1,60 @@
+"""The paper's main table (365): all methods on all tasks, at the paper's settings.
+
+Rows and tasks that the paper lacks stand beside its own. Where the paper does not tell a baseline's settings, they are the
+baseline's own published ones (`fedprior methods NAME`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedprior.reproduce.paper.artefact import Artefact, Request
+from fedprior.reproduce.paper.matrix import Matrix, printed_values
+from fedprior.reproduce.paper.numbers import BEST, LAST, entries
+from fedprior.reproduce.paper.published import published
+from fedprior.reproduce.paper.rows import BESIDE as ROWS_BESIDE
+from fedprior.reproduce.paper.rows import PAPER, ROWS, Row
+from fedprior.reproduce.paper.tasks import BESIDE, COLUMNS
+from fedprior.reproduce.paper.writing import write_cells, write_figure, write_tables
+
+if TYPE_CHECKING:
+    from fedprior.study.results import Results
+    from fedprior.study.study import Study
+
+NOTES = (
+    "G: the global model, P: the personal ones, each on own test samples, weighted by samples",
+    "FedEM, which the paper marks G, predicts with each client's own mixture",
+    "pFedMe and mh without further words: in the order of the released code",
+)
+
+
+class Table1(Artefact):
+    """All methods on all tasks."""
+
+    name = "table1"
+    about = "all methods on all tasks, with their learning curves"
+    where = "table 1, line 365"
+
+    def studies(self, request: Request) -> list[Study]:
+        """Every row on every task, as far as the budget goes."""
+        found: list[Study] = []
+        for task in request.tasks_of((*COLUMNS, *BESIDE)):
+            found += request.studies(task, self._rows(request))
+        return found
+
+    def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
+        """The table at the last round and at the best on test, and the learning curves of each task."""
+        from fedprior.report.figures import learning_curves
+
+        tasks, rows, paper = request.tasks_of((*COLUMNS, *BESIDE)), self._rows(request), published(self.name)
+        cells = entries(results, tasks, rows, printed_values(paper))
+        matrix = Matrix("test accuracy (%) at the paper's settings", cells, tasks, rows, paper)
+        paths = write_tables(folder, self.name, [matrix.table(choice, NOTES) for choice in (LAST, BEST)])
+        for name, variants in results.groups().items():
+            paths += write_figure(folder, f"curves-{name}", learning_curves(name, variants))
+        return [*paths, write_cells(folder, cells.values())]
+
+    def _rows(self, request: Request) -> list[Row]:
+        """All rows; with ``--quick``, the further methods only if they are named."""
+        return request.rows_of((*PAPER, *ROWS_BESIDE) if request.quick and request.methods is None else ROWS)

@@ -42,10 +42,8 @@ def generators() -> Table:
     body = []
     for name in PRIORS:
         prior = find_prior(name).bind(x)
-        numbers = (
-            float(prior.divergence(x, mu)),
-            float(prior.envelope_grad(*map(prior.to_coordinates, (mu, x)), 1.0).tree[0]),
-        )
+        slope = prior.push(prior.to_coordinates(mu), prior.to_coordinates(x))
+        numbers = float(prior.divergence(x, mu)), float(slope.tree[0])
         formulas = [formula(type(prior), method) for method in FORMULAS.values()]
         body.append((name, *formulas, *(f"{number:.4f}" for number in numbers)))
     return Table(

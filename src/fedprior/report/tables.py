@@ -180,6 +180,9 @@ LATEX = {character: f"\\{character}" for character in "_%&#${}"} | {
 }
 
 
+SYMBOLS = str.maketrans({"±": r"$\pm$", "→": r"$\to$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"})
+
+
 def latex_escape(text: str) -> str:
     r"""A text as LaTeX prints it, also at the beginning of a line, where a bracket would belong to the line before.
 
@@ -187,7 +190,7 @@ def latex_escape(text: str) -> str:
     a\_b \& 10 \% $\pm$ 1 {[}red]
     """
     special = re.sub(r"[\\~^_%&#${}<>|]", lambda match: LATEX[match.group()], text)
-    return re.sub(r"^\s*([\[*])", r"{\1}", special).replace("±", r"$\pm$")
+    return re.sub(r"^\s*([\[*])", r"{\1}", special).translate(SYMBOLS)
 
 
 BEST, SECOND = 1, 2

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedprior.methods import make
+from fedprior.methods.pfedbred import PFedBreD
 from fedprior.reproduce.paper.grid_pictures import heat_maps
 from fedprior.reproduce.paper.hyperparameters import DOUBLED, GRIDS, LINEAR, NETWORK, Grid, widest_range
 from fedprior.reproduce.paper.rows import LG, MEG
@@ -39,9 +40,9 @@ def test_the_grids_reach_the_ends_of_the_papers_ranges() -> None:
 
 def test_doubled_is_twice_what_is_in_force() -> None:
     for row, plain, key in ((DOUBLED[1], LG, "eta_alpha"), (DOUBLED[3], MEG, "eta")):
-        assert (
-            row.changes[key] == 2 * make(plain.method).switch(key) if key == "eta_alpha" else 2 * make(plain.method).eta
-        )
+        method = make(plain.method)
+        assert isinstance(method, PFedBreD)
+        assert row.changes[key] == 2 * (method.switch(key) if key == "eta_alpha" else method.eta)
 
 
 def test_a_setting_that_is_alone_has_no_range() -> None:

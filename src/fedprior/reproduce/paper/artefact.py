@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedprior.errors import FedpriorError
+from fedprior.errors import FedpriorError, unknown
 from fedprior.registry import Registry
 from fedprior.reproduce.paper.rows import Row, chosen, trained
 from fedprior.reproduce.paper.tasks import QUICK, QUICK_ROUNDS, QUICK_SEEDS, TASKS, PaperTask
@@ -35,13 +35,21 @@ class Request:
         for name, given in (("tasks", self.tasks), ("methods", self.methods)):
             if given is not None and not given:
                 raise FedpriorError(f"--{name} names nothing; leave it out for all of them")
-        if self.quick and (other := [name for name in self.tasks or () if name not in QUICK]):
+        if self.quick and (other := [name for name in self.tasks or () if not name.startswith("digits")]):
             raise FedpriorError(f"--quick runs on the digits ({', '.join(QUICK)}), not on {other[0]}; leave one out")
 
     def tasks_of(self, own: Iterable[str], quick: Iterable[str] = QUICK) -> list[PaperTask]:
         """The tasks that are asked for, or else the artefact's own."""
         names = self.tasks if self.tasks is not None else (quick if self.quick else own)
         return [TASKS.find(name) for name in dict.fromkeys(names)]
+
+    def among(self, own: Sequence[PaperTask], quick: Sequence[PaperTask]) -> list[PaperTask]:
+        """The tasks that are asked for, of an artefact whose tasks are its own alone."""
+        known = {task.name: task for task in (quick if self.quick else own)}
+        for name in self.tasks or ():
+            if name not in known:
+                raise unknown("task of this artefact", name, known)
+        return [known[name] for name in self.tasks or known]
 
     def rows_of(self, own: Iterable[Row]) -> list[Row]:
         """The rows that are asked for, or else the artefact's own."""
@@ -56,16 +64,19 @@ class Request:
         own = min(task.seeds, task.fewer_seeds.get(method, task.seeds))
         return self.seeds or (QUICK_SEEDS if self.quick else own)
 
-    def studies(self, task: PaperTask, rows: Iterable[Row], **settings: Any) -> list[Study]:
-        """What trains these rows on a task: a study for each number of seeds. ``settings`` change the protocol of all."""
+    def studies(self, task: PaperTask, rows: Iterable[Row], *, all_rows: bool = False) -> list[Study]:
+        """What trains these rows on a task: a study for each number of seeds.
+
+        ``all_rows``: whether to train even those that are left out where time is short.
+        """
         from fedprior.study.study import Study
 
-        named = self.methods is not None
+        named = all_rows or self.methods is not None
         by_seeds: dict[int, dict[str, dict[str, Any]]] = {}
         for row in trained(rows, task, named):
             variants = by_seeds.setdefault(self.seeds_on(task, row.method), {})
             variants[row.variant] = {"method": row.method, **row.changes}
-        shared = {"rounds": self.rounds_on(task), "metrics": [], "name": task.name, **task.settings, **settings}
+        shared = {"rounds": self.rounds_on(task), "metrics": [], "name": task.name, **task.settings}
         return [
             Study(task.base, variants, seeds=seeds, local=False, optional=variants, **shared)
             for seeds, variants in by_seeds.items()

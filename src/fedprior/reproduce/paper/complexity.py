@@ -109,10 +109,13 @@ class Setting:
         """Bytes kept between rounds and uploaded."""
         import jax
 
+        from fedprior.engine.cost import messages
+
         clients = self.program.task.federation.n_clients
         template = self.program.engine.host_template()  # without idle slots
         kept = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((template.server, template.clients)))
-        return kept + clients * self.program.cost.up * self.program.cost.parameters * FLOAT
+        sent = messages(self.program.algorithm_at({}), self.program.task.problem, self.program.task.federation).up
+        return float(kept + FLOAT * clients * sum(sent.values()))
 
 
 @dataclass(frozen=True)

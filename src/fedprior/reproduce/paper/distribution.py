@@ -17,9 +17,10 @@ from fedprior.data.partitions.base import label_counts, statistics
 from fedprior.report.canvas import INK, counted, literal, new_figure
 from fedprior.report.partitions import count_colours
 from fedprior.report.tables import Table
+from fedprior.reproduce.paper import heterogeneity
 from fedprior.reproduce.paper.artefact import Artefact, Request
-from fedprior.reproduce.paper.drawing import SMALL, WIDTH, write_captioned, write_values
-from fedprior.reproduce.paper.tasks import FMNIST_DNN, TASKS, PaperTask
+from fedprior.reproduce.paper.drawing import SMALL, WIDTH, whole_numbers, write_captioned, write_values
+from fedprior.reproduce.paper.tasks import PaperTask
 from fedprior.reproduce.paper.writing import write_tables
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from fedprior.study.study import Study
 
 OWN = ("cifar10-cnn", "fmnist-mclr", "femnist-mclr", "sent140-lstm", "mnist-mclr")
-ALPHAS = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-CLIENTS, QUICK_CLIENTS = 40, 10  # of the Dirichlet settings: "full aggregation of 40 clients" (1032), "equal number"
 PARTS = ("test", "train")
 
 
@@ -50,9 +49,9 @@ def holdings(task: PaperTask, title: str) -> Held:
     """Of a task; no model is built and nothing is decoded that its partition does not need."""
     from fedprior.data.partitions import split_source
     from fedprior.study.data_file import open_source
-    from fedprior.study.settings import read
+    from fedprior.study.settings import is_task_key, read
 
-    file = read(task.base, task.settings)
+    file = read(task.base, {key: value for key, value in task.settings.items() if is_task_key(key)})
     source = open_source(file.task.data)
     parts, n = split_source(source, file.task.partition), source.n_classes
     nobody = tuple(np.zeros(0, np.int64) for _ in parts.train)
@@ -60,12 +59,6 @@ def holdings(task: PaperTask, title: str) -> Held:
     names = tuple(map(str, source.class_names if source.class_names is not None else range(n)))
     counts = {part: label_counts(of, n) for part, of in only.items()}
     return Held(task.name, title, names, counts, statistics(parts, n))
-
-
-def dirichlet(task: PaperTask, alpha: float, clients: int) -> PaperTask:
-    """The task with equal sizes and label proportions from Dirichlet(alpha)."""
-    settings = {"partition": {"kind": "dirichlet", "clients": clients, "alpha": alpha, "sizes": "equal"}}
-    return replace(task, name=f"{task.base.partition('-')[0]}-dirichlet-{alpha:g}", settings=settings)
 
 
 class Distribution(Artefact):
@@ -83,7 +76,7 @@ class Distribution(Artefact):
         """A picture for each dataset, one of the Dirichlet settings, their statistics and all counts."""
         tasks = request.tasks_of(OWN, quick=("digits-mclr",))
         data = [holdings(task, task.column.partition(" ")[0]) for task in tasks]
-        skewed = [holdings(dirichlet(*setting), f"alpha {setting[1]:g}") for setting in _dirichlet_settings(request)]
+        skewed = [holdings(task, task.column) for task in _dirichlet_tasks(request)]
         paths = list[Path]()
         for held in data:
             figure, caption = draw([held], across=1), _caption([held])
@@ -95,11 +88,9 @@ class Distribution(Artefact):
         return [*paths, write_values(folder, f"{self.name}-counts", VALUES, _lines([*data, *skewed]))]
 
 
-def _dirichlet_settings(request: Request) -> list[tuple[PaperTask, float, int]]:
-    """Those of Fashion-MNIST, unless tasks were named; a quick one is of the digits."""
-    if request.quick:
-        return [(TASKS.find("digits-dnn"), alpha, QUICK_CLIENTS) for alpha in ALPHAS]
-    return [] if request.tasks is not None else [(FMNIST_DNN, alpha, CLIENTS) for alpha in ALPHAS]
+def _dirichlet_tasks(request: Request) -> tuple[PaperTask, ...]:
+    """Those of the table of heterogeneity, unless other tasks were named."""
+    return heterogeneity.QUICK if request.quick else () if request.tasks is not None else heterogeneity.OWN
 
 
 def _table(data: Sequence[Held]) -> Table:
@@ -164,14 +155,16 @@ def _panel(axes: Axes, held: Held, part: str, look: dict[str, Any], small: bool)
     n, classes = counts.shape
     filled = np.ma.masked_equal(counts, 0)
     mesh = axes.pcolormesh(np.arange(classes + 1) - 0.5, np.arange(n + 1) - 0.5, filled, rasterized=True, **look)
-    axes.set_title(literal(f"{held.title}, {part}", 60), fontsize=SMALL - small, loc="left")
+    axes.set_title(
+        literal(f"{held.title}, {part}".replace("alpha = ", "alpha "), 60), fontsize=SMALL - small, loc="left"
+    )
     axes.set_xlabel("class", fontsize=SMALL)
     axes.set(xlim=(-0.5, classes - 0.5), ylim=(n - 0.5, -0.5))
     if classes <= 12 and not small:
         axes.set_xticks(range(classes), [literal(name, 8) for name in held.classes])
     else:
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.yaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(axes.xaxis)
+    whole_numbers(axes.yaxis)
     axes.tick_params(labelsize=SMALL - 1, colors=INK, length=0)
     axes.spines[:].set_color("#BBBBBB")
     return mesh

@@ -15,6 +15,7 @@ from fedprior.reproduce.paper.writing import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 WIDTH = 6.9  # inches: the text of a page; letters are large enough for a column
@@ -36,6 +37,13 @@ def dress(axes: Axes, title: str, x: str, y: str) -> None:
     axes.tick_params(labelsize=SMALL, colors=INK)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Ticks at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int = 5) -> None:

@@ -20,7 +20,15 @@ from fedprior.analysis.summary import over_seeds
 from fedprior.report.canvas import new_figure
 from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
-from fedprior.reproduce.paper.drawing import WIDTH, dress, legend_below, styles, write_captioned, write_values
+from fedprior.reproduce.paper.drawing import (
+    WIDTH,
+    dress,
+    legend_below,
+    styles,
+    whole_numbers,
+    write_captioned,
+    write_values,
+)
 from fedprior.reproduce.paper.numbers import Seeds
 from fedprior.reproduce.paper.rows import LG, MEG, MH, MH_PAPER, PFEDME, PFEDME_PAPER, Row
 from fedprior.reproduce.paper.tasks import FULL_SEEDS, PaperTask
@@ -160,7 +168,7 @@ def draw(by_task: dict[str, list[Curves]]) -> Figure:
             every = max(1, len(c.rounds) // 8)
             axes.plot(c.rounds, filtered(mean), color=color, linewidth=1.8, label=c.label)
             axes.lines[-1].set(marker=marker, markevery=every, markersize=4)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(axes.xaxis)
         axes.margins(x=0.02)
     legend_below(figure, panels[0])
     return figure

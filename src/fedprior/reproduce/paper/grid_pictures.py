@@ -49,7 +49,7 @@ def parallel_coordinates(title: str, tried: Sequence[Tried], models: Sequence[st
 
 def heat_maps(title: str, tried: Sequence[Tried], models: Sequence[str]) -> Figure:
     """eta along x, lambda along y where it was varied; a panel for each model, each with its own scale."""
-    lams = sorted({one.setting["lam"] for one in tried if "lam" in one.setting}) or [None]
+    lams: list[float | None] = [*sorted({one.setting["lam"] for one in tried if "lam" in one.setting})] or [None]
     etas = sorted({one.setting["eta"] for one in tried})
     figure = new_figure(WIDTH, 1.2 + 0.42 * max(2, len(lams)))
     panels = figure.subplots(1, len(models), squeeze=False)[0]

@@ -163,7 +163,7 @@ STEMS = ("hyperparameters", "hyperparameters-doubled")
 
 def sensitivity(task: PaperTask, tried: Sequence[Tried]) -> list[tuple[str, ...]]:
     """For each model: the lowest and highest accuracy, and the widest range along one axis with the other held."""
-    lines = []
+    lines = list[tuple[str, ...]]()
     for model in MODELS:
         known = {tuple(one.setting.items()): value for one in tried if (value := one.accuracy(model)) is not None}
         along = {key: widest_range(known, key) for key in ("lam", "eta")}

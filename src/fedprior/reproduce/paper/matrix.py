@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedprior.report.tables import Column, Table
 from fedprior.reproduce.paper.numbers import BEST, Entries, Entry, Statistics, best_or_last, statistics
@@ -53,6 +53,8 @@ class Matrix:
     printed: Mapping[str, Printed]
     shown_statistics: Sequence[str] = tuple(STATISTICS)
     decimals: int = 2
+    against: str | None = None  # the row from which the others differ upwards or downwards
+    more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # further columns: heading -> row -> text
 
     def table(self, choice: str, notes: Sequence[str] = ()) -> Table:
         """The table at a choice of the round; the paper's values stand in brackets, and only beside the best on test."""
@@ -60,7 +62,14 @@ class Matrix:
         every, _ = counted(self.tasks)
         first = [task for task in self.tasks if task.name in every]
         beside = [task for task in self.tasks if task.name not in every]
-        head = ("method", "model", *(t.column for t in first), *self.shown_statistics, *(t.column for t in beside))
+        head = (
+            "method",
+            "model",
+            *(t.column for t in first),
+            *self.shown_statistics,
+            *(t.column for t in beside),
+            *self.more,
+        )
         body, values = [], []
         for row in rows:
             over = row_statistics(self.cells, row, self.tasks, choice)
@@ -68,13 +77,14 @@ class Matrix:
             found = [_statistic(over, name) for name in self.shown_statistics]
             texts = [self._cell(task, row, choice) for task in first]
             more = [self._cell(task, row, choice) for task in beside]
-            numbers = [self._with_paper(shown(x, self.decimals), row, name, choice) for name, x in found]
-            body.append((row.label, row.letter, *texts, *numbers, *more))
+            numbers = [self._statistic(row, name, x, choice) for name, x in found]
+            further = [column.get(row.label, BLANK) for column in self.more.values()]
+            body.append((row.label, row.letter, *texts, *numbers, *more, *further))
             n = len(first)
-            values.append((None, None, *means[:n], *(x for _, x in found), *means[n:]))
+            values.append((None, None, *means[:n], *(x for _, x in found), *means[n:], *[None] * len(self.more)))
         better = ["", "", *["higher"] * len(first)]
         better += ["" if name.endswith("Std") else "higher" for name in self.shown_statistics]
-        better += ["higher"] * len(beside)
+        better += ["higher"] * len(beside) + [""] * len(self.more)
         kept = [cell for (_, label), cell in self.cells.items() if label in {row.label for row in rows}]
         about = [
             "± standard deviation over seeds",
@@ -88,6 +98,7 @@ class Matrix:
             "; ".join(about),
             head,
             tuple(body),
+            remarks=len(self.more),
             columns=tuple(Column(name, of) for name, of in zip(head, better, strict=True)),
             values=tuple(values),
             kinds=(frozenset({"all"}),) * len(body),
@@ -99,17 +110,36 @@ class Matrix:
 
     def _cell(self, task: PaperTask, row: Row, choice: str) -> str:
         cell = self.cells.get((task.name, row.label))
-        text = shown_number(best_or_last(cell, choice), self.decimals)
+        compared = self.against is not None and row.label != self.against
+        other = self.cells.get((task.name, self.against or "")) if compared else None
+        text = shown_number(best_or_last(cell, choice), self.decimals) + arrow(
+            _mean(cell, choice), _mean(other, choice)
+        )
         if choice == BEST and cell is not None and cell.published is not None:
-            text += f" [{shown(cell.published, self.decimals)}]"
+            paper = None if other is None else other.published
+            text += f" [{shown(cell.published, self.decimals)}{arrow(cell.published, paper)}]"
         return text
 
-    def _with_paper(self, text: str, row: Row, name: str, choice: str) -> str:
+    def _statistic(self, row: Row, name: str, value: float | None, choice: str) -> str:
         """A statistic, with the paper's where both are over the same tasks."""
+        other = next((one for one in self.rows if one.label == self.against and one is not row), None)
+        than = None if other is None else _statistic(row_statistics(self.cells, other, self.tasks, choice), name)[1]
+        text = shown(value, self.decimals) + arrow(value, than)
         printed = self.printed.get(row.printed or "")
-        if text == BLANK or choice != BEST or printed is None or not set(COLUMNS) <= {t.name for t in self.tasks}:
+        if value is None or choice != BEST or printed is None or not set(COLUMNS) <= {t.name for t in self.tasks}:
             return text
         return f"{text} [{shown(printed.statistics.get(name), self.decimals)}]"
+
+
+def arrow(value: float | None, than: float | None) -> str:
+    """Whether a value is above or below another one, as the paper draws it.
+
+    >>> arrow(50.8, 50.7), arrow(50.7, 50.8), arrow(1.0, 1.0), arrow(1.0, None)
+    (' ↑', ' ↓', '', '')
+    """
+    if value is None or than is None or value == than:
+        return ""
+    return " ↑" if value > than else " ↓"
 
 
 def _mean(cell: Entry | None, choice: str) -> float | None:

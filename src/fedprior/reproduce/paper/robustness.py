@@ -1,0 +1,108 @@
+"""The paper's table of further baselines (1066): personal models where half as many clients are aggregated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedprior.report.tables import Table
+from fedprior.reproduce.paper.aggregation import with_aggregated
+from fedprior.reproduce.paper.artefact import Artefact, Request
+from fedprior.reproduce.paper.matrix import WHICH
+from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, best_or_last, entry, statistics
+from fedprior.reproduce.paper.published import published
+from fedprior.reproduce.paper.rows import DITTO, FEDFOMO, FEDPAC, LOCAL, MH, PFEDHN, Row
+from fedprior.reproduce.paper.tasks import PaperTask
+from fedprior.reproduce.paper.writing import budget_note, shown, shown_number, write_cells, write_tables
+
+if TYPE_CHECKING:
+    from fedprior.study.results import Results
+    from fedprior.study.study import Study
+
+OWN, QUICK = ("femnist-dnn", "cifar10-cnn", "sent140-lstm"), ("digits-dnn",)
+ROWS = (*(replace(row, printed=row.label) for row in (FEDPAC, PFEDHN, FEDFOMO, DITTO, MH)), LOCAL)
+Pair = tuple[Entry | None, Entry | None]  # with the task's S, and with half of it
+
+
+def halved(row: Row, task: PaperTask) -> Row:
+    """The row with half the aggregated clients; Local aggregates none, and is what it is."""
+    return row if row.method == LOCAL.method else with_aggregated(row, task, task.aggregated // 2)
+
+
+def decrease(before: float | None, after: float | None) -> float | None:
+    """By how many points a number falls.
+
+    >>> decrease(64.0, 63.5)
+    0.5
+    """
+    return None if before is None or after is None else before - after
+
+
+class Robustness(Artefact):
+    """Accuracy with half the aggregated clients."""
+
+    name = "robustness"
+    about = "personal models where half as many clients are aggregated, for FedPAC, pFedHN, FedFomo, Ditto and mh"
+    where = "appendix, line 1066"
+
+    def studies(self, request: Request) -> list[Study]:
+        """Every row with S and with half of it."""
+        found: list[Study] = []
+        for task in request.tasks_of(OWN, QUICK):
+            rows = [varied for row in request.rows_of(ROWS) for varied in (row, halved(row, task))]
+            found += request.studies(task, rows, all_rows=True)
+        return found
+
+    def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
+        """The table at the last round and at the best on test."""
+        tasks, rows, groups = request.tasks_of(OWN, QUICK), request.rows_of(ROWS), results.groups()
+        pairs: dict[tuple[str, str], Pair] = {}
+        for task in tasks:
+            for row in rows:
+                paper = published(self.name).get(row.printed or "")
+                found: list[Entry | None] = []
+                for column, varied in ((task.name, row), (f"{task.name} half", halved(row, task))):
+                    seeds = groups.get(task.name, {}).get(varied.variant)
+                    value = paper.values.get(column) if paper else None
+                    s = varied.changes.get("aggregated", task.aggregated)
+                    cell = seeds and entry(task, f"{row.label}, S = {s}", seeds, row.model, value)
+                    found.append(cell or None)
+                pairs[task.name, row.label] = (found[0], found[1])
+        tables = [self._table(tasks, rows, pairs, choice) for choice in (LAST, BEST)]
+        every = {(cell.task, cell.row): cell for pair in pairs.values() for cell in pair if cell is not None}
+        return [*write_tables(folder, self.name, tables), write_cells(folder, every.values())]
+
+    def _table(
+        self, tasks: list[PaperTask], rows: list[Row], pairs: Mapping[tuple[str, str], Pair], choice: str
+    ) -> Table:
+        body, every = [], []
+        for row in rows:
+            texts, falls, paper_falls = list[str](), list[float | None](), list[float | None]()
+            paper_texts: list[str] = []
+            for task in tasks:
+                pair = pairs[task.name, row.label]
+                every += [cell for cell in pair if cell is not None]
+                numbers = [best_or_last(cell, choice) for cell in pair]
+                texts.append(" → ".join(map(shown_number, numbers)))
+                falls.append(decrease(*(None if n is None else n["mean"] for n in numbers)))
+                printed = [None if cell is None else cell.published for cell in pair]
+                paper_texts.append(" → ".join(shown(x, 1) for x in printed))
+                paper_falls.append(decrease(*printed))
+            body.append((row.label, "measured", *texts, _average(falls)))
+            if choice == BEST and any(fall is not None for fall in paper_falls):
+                body.append((row.label, "paper", *paper_texts, _average(paper_falls, 1)))
+        heads = (f"{task.column}, S = {task.aggregated} → {task.aggregated // 2}" for task in tasks)
+        return Table(
+            f"accuracy (%) of personal models on own test samples with S and with half of it, {WHICH[choice]}",
+            "± standard deviation over seeds; Local aggregates nobody; average decrease: over the tasks, in points; "
+            f"{budget_note(every)}",
+            ("method", "", *heads, "average decrease"),
+            tuple(body),
+        )
+
+
+def _average(falls: list[float | None], decimals: int = 2) -> str:
+    found = statistics(falls)
+    return shown(found.average if found else None, decimals)

@@ -1,0 +1,98 @@
+"""fedprior reproduce."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from program import contents, fedprior, refused
+
+from fedprior.reproduce.paper.artefact import ARTEFACTS
+
+ONE = ("reproduce", "aggregation", "--quick", "--tasks", "digits-mclr", "--seeds", "1", "--rounds", "2")
+TRAINED = ("table1", "ablation", "aggregation", "heterogeneity", "robustness")
+
+
+def test_without_a_name_all_are_listed() -> None:
+    listed = fedprior("reproduce", columns=200)
+    assert listed.code == 0
+    assert all(name in listed.out for name in ARTEFACTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("tabel1",), ["unknown artefact 'tabel1'", "did you mean 'table1'"]),
+        (("table1", "--tasks", "mnist"), ["unknown task 'mnist'", "mnist-mclr-released"]),
+        (("heterogeneity", "--tasks", "mnist-mclr"), ["unknown task of this artefact", "fmnist-dnn-dirichlet-0.01"]),
+        (("table1", "--methods", "fedavgg"), ["unknown method 'fedavgg'", "did you mean 'fedavg'"]),
+        (("table1", "--rounds", "0"), ["rounds = 0", "at least 1"]),
+        (("table1", "--seeds", "0"), ["seeds = 0", "at least 1"]),
+        (("table1", "--tasks", ","), ["--tasks names nothing"]),
+        (("table1", "--quick", "--tasks", "mnist-mclr"), ["--quick runs on the digits"]),
+    ],
+)
+def test_bad_input_is_one_clear_line(arguments: tuple[str, ...], parts: list[str], tmp_path: Path) -> None:
+    refused(fedprior("reproduce", *arguments, "--out", tmp_path / "out"), *parts)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_another_version_or_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "quick" / "reproduction.json").write_text(json.dumps({"layout": 99}))
+    refused(fedprior(*ONE, "--out", tmp_path), "another version of fedprior", "layout 99", "use another --out")
+    (tmp_path / "quick" / "reproduction.json").rename(tmp_path / "quick" / "thesis.txt")
+    refused(fedprior(*ONE, "--out", tmp_path), "is no folder of `fedprior reproduce`")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reproduction")
+    outcome = fedprior(*ONE, "--out", out)
+    assert outcome.code == 0, outcome.err
+    return out / "quick"
+
+
+def test_an_artefact_is_written_in_all_formats(made: Path) -> None:
+    folder = made / "aggregation"
+    assert {path.name for path in folder.iterdir()} == {
+        *(f"aggregation.{e}" for e in ("csv", "md", "tex")),
+        "cells.csv",
+    }
+    assert "last round" in (folder / "aggregation.md").read_text()
+    assert "best round on test" in (folder / "aggregation.md").read_text()
+    lines = (folder / "cells.csv").read_text().splitlines()
+    assert len(lines) == 1 + 4 * 2  # four S, at the last round and at the best
+
+
+def test_nothing_is_trained_twice_and_the_tables_are_the_same(made: Path) -> None:
+    before, runs = contents(made / "aggregation"), contents(made / "cells")
+    again = fedprior(*ONE, "--out", made.parent)
+    assert again.code == 0, again.err
+    assert contents(made / "aggregation") == before
+    assert contents(made / "cells") == runs  # not even opened for writing
+
+
+def test_a_finished_cell_keeps_one_state(made: Path) -> None:
+    assert all(len(list(folder.iterdir())) == 1 for folder in (made / "cells").rglob("checkpoints"))
+
+
+def test_a_plan_lists_the_cells_and_trains_nothing(made: Path) -> None:
+    before = contents(made)
+    planned = fedprior(*ONE[:-2], "--rounds", "3", "--plan", "--out", made.parent, columns=200)
+    assert planned.code == 0, planned.err
+    assert "mh-released S=2" in planned.out
+    assert "2 of 3" in planned.out
+    assert contents(made) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_artefact_is_made_of_the_digits(name: str, tmp_path: Path) -> None:
+    outcome = fedprior("reproduce", name, "--quick", "--seeds", "1", "--out", tmp_path)
+    assert outcome.code == 0, outcome.err
+    folder = tmp_path / "quick" / name
+    assert {f"{name}.csv", f"{name}.md", f"{name}.tex", "cells.csv"} <= {path.name for path in folder.iterdir()}
+    if name == "table1":
+        assert {"curves-digits-mclr.png", "curves-digits-mclr.pdf"} <= {path.name for path in folder.iterdir()}

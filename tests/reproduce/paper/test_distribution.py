@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from sklearn.datasets import load_digits
 
+from fedprior.errors import FedpriorError
 from fedprior.reproduce.paper import heterogeneity
 from fedprior.reproduce.paper.distribution import draw, holdings
 from fedprior.reproduce.paper.tasks import TASKS
@@ -37,3 +40,11 @@ def test_quick(tmp_path: Path) -> None:
     assert {"distribution.md", "distribution-digits-mclr.pdf", "distribution-dirichlet.png"} <= set(files)
     counted = [line.split(",") for line in files["distribution-counts.csv"].read_text().splitlines()[1:]]
     assert sum(int(line[-1]) for line in counted if line[0] == "digits-mclr") == len(load_digits().target)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("distribution", {"rounds": 3}), ("complexity", {"tasks": ("digits-mclr",)})]
+)
+def test_options_without_a_use_are_refused(name: str, option: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(FedpriorError, match=f"{name} has no use for --{next(iter(option))}"):
+        made(name, tmp_path, **option)

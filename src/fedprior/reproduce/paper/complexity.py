@@ -22,7 +22,7 @@ from fedprior.errors import unknown
 from fedprior.report.canvas import new_figure
 from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
-from fedprior.reproduce.paper.drawing import WIDTH, dress, legend_below, styles, write_captioned, write_values
+from fedprior.reproduce.paper.drawing import WIDTH, dress, legend_below, refuse, styles, write_captioned, write_values
 from fedprior.reproduce.paper.generators import generators
 from fedprior.reproduce.paper.writing import write_tables
 from fedprior.reproduce.slopes import Slope, slope_of
@@ -195,6 +195,7 @@ class Complexity(Artefact):
 
     def studies(self, request: Request) -> list[Study]:
         """Nothing is trained to an end."""
+        refuse(self.name, request, "tasks", "seeds", "rounds")
         return []
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from fedprior.report.partitions import count_colours
 from fedprior.report.tables import Table
 from fedprior.reproduce.paper import heterogeneity
 from fedprior.reproduce.paper.artefact import Artefact, Request
-from fedprior.reproduce.paper.drawing import SMALL, WIDTH, whole_numbers, write_captioned, write_values
+from fedprior.reproduce.paper.drawing import SMALL, WIDTH, refuse, whole_numbers, write_captioned, write_values
 from fedprior.reproduce.paper.tasks import PaperTask
 from fedprior.reproduce.paper.writing import write_tables
 
@@ -70,6 +70,7 @@ class Distribution(Artefact):
 
     def studies(self, request: Request) -> list[Study]:
         """Nothing is trained."""
+        refuse(self.name, request, "methods", "seeds", "rounds")
         return []
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:

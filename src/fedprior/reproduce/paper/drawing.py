@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedprior.errors import FedpriorError
 from fedprior.files import write_text
 from fedprior.report.canvas import COLORS, INK, MARKERS, literal
 from fedprior.report.tables import Table, render
@@ -64,6 +65,12 @@ def command_of(name: str, request: Request) -> str:
     numbers = [("--seeds", request.seeds), ("--rounds", request.rounds)]
     words += [word for option, number in numbers if number is not None for word in (option, str(number))]
     return shlex.join(["fedprior", "reproduce", name, *words, *(["--quick"] if request.quick else [])])
+
+
+def refuse(name: str, request: Request, *options: str) -> None:
+    """Refuse options that an artefact for which nothing is trained has no use for."""
+    if given := [option for option in options if getattr(request, option) is not None]:
+        raise FedpriorError(f"{name} has no use for --{given[0]}: nothing is trained for it; leave it out")
 
 
 def write_captioned(folder: Path, stem: str, figure: Figure, caption: str, name: str, request: Request) -> list[Path]:

@@ -88,7 +88,7 @@ class Curves:
 
 def watched(task: PaperTask) -> PaperTask:
     """The task whose cells record the coherence of every round."""
-    return replace(task, name=f"{task.name}-gce")
+    return replace(task, name=f"{task.name}-gce", settings={**task.settings, "gce": True, "eval_every": 1})
 
 
 class GCE(Artefact):
@@ -101,7 +101,7 @@ class GCE(Artefact):
     def studies(self, request: Request) -> list[Study]:
         """The rows with their coherence recorded in every round."""
         tasks, rows = request.tasks_of(OWN, quick=("digits-mclr",)), self._rows(request)
-        return [study for task in tasks for study in request.studies(watched(task), rows, gce=True, eval_every=1)]
+        return [study for task in tasks for study in request.studies(watched(task), rows)]
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """The curves, their end as a table, and all values."""

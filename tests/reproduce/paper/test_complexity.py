@@ -25,9 +25,9 @@ def test_the_exponent_of_a_power_law() -> None:
 
 @pytest.mark.parametrize("n", [2, 4])
 def test_memory_by_hand(n: int) -> None:
-    """mh: theta and the memory of each client, the server's w, and an upload each; D = 64 * 10 + 10."""
+    """mh: theta and the memory of each client, the server's w, and an upload each; D = 784 * 10 + 10."""
     setting = Setting(open_program(QUICK, "mh-released", {"N": n, "R": 1, "K": 1}))
-    assert setting.memory() == (2 * n + 1 + n) * (64 * 10 + 10) * 4
+    assert setting.memory() == (2 * n + 1 + n) * (784 * 10 + 10) * 4
 
 
 def test_every_method_has_the_factors_of_its_order() -> None:

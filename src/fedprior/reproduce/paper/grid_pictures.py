@@ -73,10 +73,10 @@ def _map(axes: Axes, values: np.ndarray) -> None:
     from matplotlib import colormaps
 
     low, high = (np.nanmin(values), np.nanmax(values)) if np.isfinite(values).any() else (0.0, 1.0)
-    colours = colormaps["viridis"]
+    colours = colormaps["viridis_r"]  # dark for the best, as the lines are
     axes.imshow(values, cmap=colours, vmin=low, vmax=max(high, low + 1e-9), aspect="auto", origin="lower")
     axes.spines[:].set_visible(False)
     for (i, j), value in np.ndenumerate(values):
-        light = not np.isfinite(value) or (value - low) / max(high - low, 1e-9) > 0.6
+        light = not np.isfinite(value) or (value - low) / max(high - low, 1e-9) < 0.4
         text = f"{value:.1f}" if np.isfinite(value) else "diverged"
         axes.text(j, i, text, ha="center", va="center", fontsize=SMALL, color=INK if light else "white")

@@ -134,8 +134,8 @@ class Hyperparameters(Artefact):
                 paths += write_captioned(folder, stem, shown_to, _caption(task, row, tried), self.name, request)
             sensitive += sensitivity(task, tried)
         doubled = [self._doubled(request, results, task) for task in self._doubled_tasks(request)]
+        tables = [_sensitivity_table(row, sensitive, cells), *([_doubled_table(doubled)] if doubled else [])]
         cells += [cell for line in doubled for cell in line]
-        tables = [_sensitivity_table(row, sensitive), *([_doubled_table(doubled)] if doubled else [])]
         paths += [
             path for stem, table in zip(STEMS, tables, strict=False) for path in write_tables(folder, stem, [table])
         ]
@@ -189,10 +189,11 @@ def widest_range(values: dict[tuple[tuple[str, float], ...], float], key: str) -
     return max(ranges, default=None)
 
 
-def _sensitivity_table(row: Row, lines: list[tuple[str, ...]]) -> Table:
+def _sensitivity_table(row: Row, lines: list[tuple[str, ...]], cells: Sequence[Entry]) -> Table:
     return Table(
         f"{row.label}: how far accuracy (%) varies with lambda and eta, last round of short runs",
-        "widest: the largest difference between two settings that differ in that one alone; one seed, own test samples",
+        "widest: the largest difference between two settings that differ in that one alone; own test samples, weighted; "
+        + budget_note(cells),
         ("task", "model", "lowest", "highest", "widest along lambda", "widest along eta", "diverged"),
         tuple(lines),
     )
@@ -222,8 +223,8 @@ def _caption(task: PaperTask, row: Row, tried: Sequence[Tried]) -> str:
                 for value, setting in (low, high)
             ]
             told.append(f"the {model} model from {words[0]} to {words[1]}")
-    rounds = max((cell.rounds for one in tried for cell in one.cells.values() if cell is not None), default=0)
+    every = [cell for one in tried for cell in one.cells.values() if cell is not None]
     return (
-        f"Accuracy of {row.label} on {task.column} (each client's own test samples, weighted by samples, round {rounds}, "
-        f"one seed) for {len(tried)} settings of lambda (lam) and eta: {'; '.join(told)}."
+        f"Accuracy of {row.label} on {task.column} (each client's own test samples, weighted by samples, at the last round) "
+        f"for {len(tried)} settings of lambda (lam) and eta: {'; '.join(told)}. {budget_note(every)}."
     )

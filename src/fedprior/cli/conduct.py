@@ -117,8 +117,11 @@ def _run(
         return results, unfinished or done < len(study.cells())
 
 
-def print_plan(plan: Plan) -> None:
-    """Print how the cells of a study stand."""
+RECORDED = "from the rounds of the same row that were recorded here"
+
+
+def print_plan(plan: Plan, source: str = RECORDED) -> None:
+    """Print how the cells of a study stand; ``source``: where the time that is left is known from."""
     from fedprior.report.tables import Table
 
     def time(seconds: float | None) -> str:
@@ -130,8 +133,7 @@ def print_plan(plan: Plan) -> None:
     )
     finished = sum(cell.seconds_left == 0 for cell in plan.cells)
     note = (
-        f"{finished} of {len(body)} runs are done; time left, one after the other: {time(plan.seconds_left)} "
-        "(from the rounds of the same row that were recorded here)"
+        f"{finished} of {len(body)} runs are done; time left, one after the other: {time(plan.seconds_left)} ({source})"
     )
     print_table(Table("planned runs", note, ("task", "row", "seed", "status", "rounds", "time left"), body))
 

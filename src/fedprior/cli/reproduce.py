@@ -23,7 +23,7 @@ from fedprior.cli.app import (
     tell,
     warn,
 )
-from fedprior.cli.conduct import print_plan
+from fedprior.cli.conduct import RECORDED, print_plan
 from fedprior.cli.progress import Display
 from fedprior.cli.progress import progress as progress_of
 
@@ -73,7 +73,7 @@ def reproduce(
     studies, cells = artefact.studies(request), folder / "cells"
     planned = run.plan(studies, cells)
     if plan:
-        print_plan(planned)
+        print_plan(planned, f"{RECORDED}, or else guessed from the gradients that it takes and mh's time on two cores")
         return
     run.mark_folder(folder)
     results = _train(name, studies, cells, planned, workers)

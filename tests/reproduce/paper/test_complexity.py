@@ -57,4 +57,4 @@ def test_quick(tmp_path: Path) -> None:
     files, _ = made("complexity", tmp_path)
     assert {"complexity.png", "complexity.pdf", "complexity.md", "generators.tex"} <= set(files)
     lines = files["complexity-ratios.csv"].read_text().splitlines()
-    assert len(lines) == 1 + 3 * (3 + 3)  # FedEM in N, R and M; mh in N, R and K
+    assert len(lines) == 1 + 3 * (1 + 3)  # FedEM in M; mh in N, R and K

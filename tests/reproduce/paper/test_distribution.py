@@ -34,6 +34,7 @@ def test_a_dirichlet_setting_has_equal_sizes_and_less_skew_with_a_larger_alpha()
     assert shown[:4] == ["alpha 0.01, test", "alpha 0.01, train", "alpha 1, test", "alpha 1, train"]
 
 
+@pytest.mark.slow
 def test_quick(tmp_path: Path) -> None:
     files, results = made("distribution", tmp_path)
     assert not results.records

@@ -59,7 +59,7 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What is tried: the values of each factor while the others stay at their base."""
+    """What is tried of each method: the values of each factor while the others stay at their base."""
 
     base: Mapping[str, int]
     values: Mapping[str, tuple[int, ...]]
@@ -67,7 +67,7 @@ class Plan:
     model: str
     features: int
     samples: int = 40  # of a client
-    labels: tuple[str, ...] = tuple(ORDERS)
+    tried: Mapping[str, str] = field(default_factory=lambda: {label: "".join(ORDERS[label].time) for label in ORDERS})
 
 
 FULL = Plan(
@@ -83,7 +83,7 @@ QUICK = Plan(
     turns=4,
     model="mclr",
     features=784,
-    labels=("FedEM", "mh"),
+    tried={"FedEM": "M", "mh": "NRK"},
 )
 
 
@@ -144,21 +144,22 @@ class Scaling:
 
 def open_program(plan: Plan, method: str, setting: Mapping[str, int]) -> Program:
     """A method at one setting, on samples of noise: how long a round takes does not depend on what they are."""
-    import fedprior as fp
     from fedprior import methods, models
     from fedprior.study.program import Program
+    from fedprior.study.task import task_from_arrays
+    from fedprior.study.variant import Variant
 
     rng, n = np.random.default_rng(0), setting["N"]
     x = rng.normal(size=(n * plan.samples, plan.features)).astype(np.float32)
     y = np.arange(len(x)) % 10
-    task = fp.task_from_arrays(
+    task = task_from_arrays(
         x,
         y,
         np.repeat(np.arange(n), plan.samples),
         lambda key: models.build(plan.model, {}, x.shape[1:], 10, None, key),
     )
     own = {key: value for key, value in setting.items() if key in methods.keys(method)}
-    return Program(task, fp.Variant.of(method, {**own, "participation": "all"}))
+    return Program(task, Variant.of(method, {**own, "participation": "all"}))
 
 
 def measure(plan: Plan, label: str) -> list[Scaling]:
@@ -173,7 +174,9 @@ def measure(plan: Plan, label: str) -> list[Scaling]:
             settings[key] = Setting(open_program(plan, order.method, whole))
         return settings[key]
 
-    table = {factor: [at(factor, value) for value in plan.values[factor]] for factor in order.time}
+    table = {
+        factor: [at(factor, value) for value in plan.values[factor]] for factor in plan.tried.get(label, order.time)
+    }
     for _ in range(1 + plan.turns * ROUNDS):
         for setting in settings.values():
             setting.step()
@@ -210,7 +213,7 @@ class Complexity(Artefact):
 
     def _labels(self, request: Request, plan: Plan) -> list[str]:
         if request.methods is None:
-            return list(plan.labels)
+            return list(plan.tried)
         known = {order.method: label for label, order in ORDERS.items()}
         for name in request.methods:
             if name not in known:

@@ -22,7 +22,8 @@ from fedprior.methods import make
 from fedprior.records.schema import MetricInfo
 
 SIZES, C = (1, 2, 9, 21, 300), 4  # clients without some classes, and one of several chunks
-NAMES = [*(name for name in METRICS if name != "class_accuracy"), "class_accuracy"]
+PER_CLASS = ["class_accuracy", "class_nll"]
+NAMES = [*(name for name in METRICS if name not in PER_CLASS), *PER_CLASS]
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,11 @@ def by_scikit_learn(p: np.ndarray, y: np.ndarray) -> dict[str, float]:
                 )
                 if (y == c).any()
             },
+            **{
+                f"class_nll[{c}]": sklearn.log_loss(y[y == c], p[y == c], labels=range(C))
+                for c in range(C)
+                if (y == c).any()
+            },
         }
 
 
@@ -86,7 +92,7 @@ def test_weighted_is_the_value_on_all_clients_together(scored: Any, model: str) 
     for name in together:
         values = [client[name] for client in each if name in client]
         assert averages["mean"][name] == pytest.approx(np.mean(values), rel=1e-4)
-        lower = name in ("nll", "brier", "ece")
+        lower = name in ("nll", "brier", "ece") or name.startswith("class_nll")
         assert averages["worst_decile"][name] == pytest.approx(max(values) if lower else min(values), rel=1e-4)
     f1 = [client["macro_f1"] for client in each]
     assert abs(averages["weighted"]["macro_f1"] - np.average(f1, weights=SIZES)) > 0.01  # no mean of the clients' own
@@ -109,7 +115,9 @@ def test_absent_classes_and_empty_clients() -> None:
     assert np.isnan(score.values("class_accuracy")[0][1:]).all()
     averages = score.averages()
     assert averages["mean"]["macro_f1"] == pytest.approx(100 / 3)
-    assert set(averages["weighted"]) == {*NAMES[:-1], "class_accuracy[a]"}
+    assert score.values("class_nll")[0][0] == pytest.approx(-np.log(0.7 * 0.1) / 2)
+    assert np.isnan(score.values("class_nll")[0][1:]).all()
+    assert set(averages["weighted"]) == {*NAMES[:-2], "class_accuracy[a]", "class_nll[a]"}
 
 
 def test_what_is_measured() -> None:

@@ -19,8 +19,8 @@ from fedprior.engine.cost import Cost
 from fedprior.records import checkpoint, tables
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import ClientRow, Row, Status, current_name
+from fedprior.study.environment import environment
 from fedprior.study.results import Results
-from fedprior.study.trial import environment
 
 OLD = Path(__file__).parent.parent / "fixtures" / "format1"
 METHODS = sorted(path.name for path in (OLD / "digits-mclr").iterdir())

@@ -12,7 +12,8 @@ import pytest
 import fedprior as fp
 from fedprior.core.batch import Batch
 from fedprior.methods import make
-from fedprior.study.program import Program, has_global_model, method_for, traceable
+from fedprior.study.program import Program, has_global_model, method_for
+from fedprior.study.rehearsal import traceable
 from study.small import small_task
 
 

@@ -20,8 +20,9 @@ from fedprior.core.method import Method
 from fedprior.methods.fedavg import FedAvg
 from fedprior.methods.pfedme import PFedMe
 from fedprior.study import study as study_module
-from fedprior.study.program import Program, traceable
+from fedprior.study.program import Program
 from fedprior.study.recorder import run_trial
+from fedprior.study.rehearsal import traceable
 from fedprior.study.sweep import Sweep, open_sweep
 from fedprior.study.trial import Trial
 from study.small import small_task

@@ -11,9 +11,10 @@ import fedprior as fp
 from fedprior.records.checkpoint import to_bytes
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import FORMAT, Status
+from fedprior.study.environment import environment
 from fedprior.study.program import Program
 from fedprior.study.recorder import run_trial
-from fedprior.study.trial import Diverged, Progress, Trial, environment
+from fedprior.study.trial import Diverged, Progress, Trial
 from study.small import run, small_program, small_task
 
 LOCAL = "local:R=1"

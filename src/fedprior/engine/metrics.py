@@ -102,6 +102,22 @@ def _class_accuracy(sums: ClassCounts, samples: np.ndarray) -> np.ndarray:
     return np.where(sums.labelled > 0, 100.0 * _share(sums.correct, sums.labelled), np.nan)
 
 
+class ClassLosses(NamedTuple):
+    """Over the samples of each class [C]: the sum of their losses, and how many there are."""
+
+    nll: Any
+    labelled: Any
+
+
+def _sum_class_losses(log_p: Array, batch: Batch) -> ClassLosses:
+    own = (batch.y[:, None] == jnp.arange(log_p.shape[1])) & (batch.mask[:, None] > 0)
+    return ClassLosses(jnp.sum(jnp.where(own, -log_p, 0), axis=0), jnp.sum(own, axis=0, dtype=jnp.int32))
+
+
+def _class_loss(sums: ClassLosses, samples: np.ndarray) -> np.ndarray:
+    return np.where(sums.labelled > 0, _share(sums.nll, sums.labelled), np.nan)
+
+
 # -- calibration -------------------------------------------------------------------------------------------------------
 
 BINS = 15  # of equal width, over the probability of the predicted class (Guo et al., ICML 2017)
@@ -155,6 +171,13 @@ METRICS: Registry[Metric] = Registry(
             MetricInfo("class_accuracy", "%", "higher", "share of each class's samples that are found", per_class=True),
             _count_classes,
             _class_accuracy,
+        ),
+        "class_nll": Metric(
+            MetricInfo(
+                "class_nll", "", "lower", "mean negative log-likelihood of each class's samples", per_class=True
+            ),
+            _sum_class_losses,
+            _class_loss,
         ),
     },
 )

@@ -92,9 +92,8 @@ def open_spec(path: Path | str, model: ModelBuilder | None = None) -> Spec:
         sites = SiteSettings.model_validate(content.pop("sites", {}))
     except pydantic.ValidationError as error:
         raise one_line(error, f"[sites] of {path}", SiteSettings.model_fields) from None
-    if found := [
-        key for key in ("data", "partition", "validation", "new_clients", "score_fine_tuned") if key in content
-    ]:
+    simulated = ("data", "partition", "validation", "new_clients", "gce", "score_fine_tuned")
+    if found := [key for key in simulated if key in content]:
         raise FedpriorError(
             f"{path}: '{found[0]}' is for simulations; here every site has its own samples, leave it out"
         )

@@ -15,6 +15,7 @@ from fedprior.report.canvas import INK, counted, literal, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap, Normalize
     from matplotlib.figure import Figure
 
 _FEW = 200  # clients up to which there is room for lines between them
@@ -55,17 +56,22 @@ def draw(partition: Partition, n_classes: int, title: str, classes: Sequence[int
     return figure
 
 
+def count_colours(most: int) -> tuple[Colormap, Normalize]:
+    """The colours of numbers of samples from 1 to ``most``; 0 is left white."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap, LogNorm
+
+    # The palest fifth of the map is left out: one sample must not look like none.
+    # On a linear scale the largest client would hide all others: sizes are heavy-tailed.
+    return ListedColormap(colormaps["YlGnBu"](np.linspace(0.2, 1.0, 256))), LogNorm(vmin=1, vmax=max(2, most))
+
+
 def _heat_map(
     figure: Figure, axes: Axes, counts: npt.NDArray[np.int64], names: Sequence[int | str] | None = None
 ) -> None:
-    from matplotlib import colormaps
-    from matplotlib.colors import ListedColormap, LogNorm
     from matplotlib.ticker import StrMethodFormatter
 
-    # The palest fifth of the map is left out: one sample must not look like none.
-    colours = ListedColormap(colormaps["YlGnBu"](np.linspace(0.2, 1.0, 256)))
-    # On a linear scale the largest client would hide all others: sizes are heavy-tailed.
-    scale = LogNorm(vmin=1, vmax=max(2, int(counts.max())))
+    colours, scale = count_colours(int(counts.max()))
     n, classes = counts.shape
     filled = np.ma.masked_equal(counts.T, 0)
     mesh = axes.pcolormesh(np.arange(n + 1) - 0.5, np.arange(classes + 1) - 0.5, filled, norm=scale, cmap=colours)

@@ -47,7 +47,7 @@ def sweep_picture(
         panels[0].set_title(f"{literal(task)}: nothing was varied", loc="left")
     for axes, (method, sweep) in zip(panels, sweeps.items(), strict=False):
         one = len(sweep["cells"][0]["setting"]) == 1
-        (_line_panel if one else _parallel_panel)(axes, sweep, info)
+        (_line_panel if one else parallel_panel)(axes, sweep, info)
         tried = counted(len(sweep["cells"]), "value" if one else "setting")
         chosen = "" if sweep["chosen"] is None else ", the chosen one in red"
         axes.set_title(f"{literal(task)}, {literal(method)}: {tried}{chosen}", loc="left", pad=10)
@@ -143,8 +143,11 @@ def _colors() -> Colormap:
     return ListedColormap(colormaps["viridis"](np.linspace(0.85, 0, 256)))
 
 
-def _parallel_panel(axes: Axes, sweep: Mapping[str, Any], info: MetricInfo) -> None:
-    """Draw one method's settings between heights 0 and 1, the best on top; what diverged ends below."""
+def parallel_panel(axes: Axes, sweep: Mapping[str, Any], info: MetricInfo, what: str = "validation") -> None:
+    """Draw one method's settings between heights 0 and 1, the best on top; what diverged ends below.
+
+    ``what``: of what the numbers under "validation" are, where that is something else.
+    """
     cells, keys = sweep["cells"], list(sweep["cells"][0]["setting"])
     numbers = [_number(cell) for cell in cells]
     means = [number for number in numbers if number is not None]
@@ -172,7 +175,7 @@ def _parallel_panel(axes: Axes, sweep: Mapping[str, Any], info: MetricInfo) -> N
             number = axes.annotate(text, (len(keys), ends[i]), (-8, 8), textcoords="offset points")
             number.set(color=color, fontweight="bold", ha="right", zorder=5)
     axes.vlines(range(len(keys) + 1), -0.15, 1.15, color=INK, linewidth=1, zorder=3)
-    axes.set_xticks(range(len(keys) + 1), [*(literal(key) for key in keys), f"validation {literal(info.label, 60)}"])
+    axes.set_xticks(range(len(keys) + 1), [*(literal(key) for key in keys), f"{what} {literal(info.label, 60)}"])
     axes.xaxis.tick_top()
     axes.set(xlim=(-0.35, len(keys) + 0.03), ylim=(min(-0.15, *ends) - 0.04, 1.17))
     axes.set_yticks([NOWHERE] * (len(means) < len(cells)), ["diverged"] * (len(means) < len(cells)))

@@ -126,7 +126,7 @@ def _built(task: Task) -> Any:
 
 def _about(result: Result, t: int, client: ClientId | None, choice: str) -> dict[str, Any]:
     """How the model was trained, and what it scored on the test samples that are its own."""
-    from fedprior.study.trial import environment
+    from fedprior.study.environment import environment
 
     trial, task, record = result.trial, result.trial.program.task, result.record
     model, samples, scored = "global", int(task.federation.test.size.sum()), list[dict[str, float]]()

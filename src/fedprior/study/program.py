@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -13,14 +13,13 @@ import numpy as np
 
 from fedprior import methods
 from fedprior.core.compiling import Compiler, CompilerOptions, check_options
-from fedprior.core.method import Algorithm, Method, at_values
-from fedprior.core.vectors import Tree
-from fedprior.data.federation import Samples
+from fedprior.core.method import Algorithm, Info, Method, at_values
+from fedprior.engine.coherence import CoherenceWatch
 from fedprior.engine.cost import Cost, measure
 from fedprior.engine.engine import Engine
 from fedprior.engine.evaluate import Evaluator
 from fedprior.engine.metrics import measured
-from fedprior.engine.round import State, client_model, client_round, keys_for, message, server_round
+from fedprior.engine.round import State
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.spending import rounds_within, spending
 from fedprior.records.thinning import ClientRows, automatic
@@ -147,10 +146,13 @@ class Program:
     @cached_property
     def engine(self) -> Engine:
         """The engine that runs it."""
+        return self._engine_with(lambda algorithm: algorithm)
+
+    def _engine_with(self, change: Callable[[Algorithm], Algorithm]) -> Engine:
         p = self.protocol
         return Engine(
             self.task.problem,
-            self.algorithm_at({}),
+            change(self.algorithm_at({})),
             self.task.federation,
             batch_size=self.batch_size,
             aggregated=p.aggregated,
@@ -158,9 +160,18 @@ class Program:
             selection=self.task.select or p.selection,
             weights=p.weights,
             clients_per_vmap=p.clients_per_vmap,
-            at=self.algorithm_at if self.data else None,
+            at=(lambda values: change(self.algorithm_at(values))) if self.data else None,
             compiler=self._compiler,
         )
+
+    @cached_property
+    def coherence_watch(self) -> CoherenceWatch | None:
+        """What looks at the clients' envelope gradients on the way, where that is asked for."""
+        return CoherenceWatch(self.engine, self._engine_with) if self.protocol.gce else None
+
+    def step(self, state: State) -> tuple[State, Info]:
+        """One round, as of :meth:`Engine.step`."""
+        return (self.engine if self.coherence_watch is None else self.coherence_watch).step(state)
 
     @cached_property
     def batch_size(self) -> int:
@@ -258,42 +269,11 @@ class Program:
         measured(self.protocol.metrics)
         assert self.rounds  # refuses a budget that is less than one round
         self.engine.check()
+        if self.coherence_watch is not None:
+            if not self.is_tested:
+                raise FedpriorError("gce is recorded beside test scores, and nothing is tested here; leave gce out")
+            self.coherence_watch.check()
 
     def values(self, method: Method) -> dict[str, jax.Array]:
         """The numbers that are data, as another method of the same class has them."""
         return {name: jnp.asarray(getattr(method, name), float) for name in self.data}
-
-
-def traceable(task: Task, variant: Variant) -> tuple[str, ...]:
-    """The numbers among a method's fields that a program can take as data, since no Python code asks for their value."""
-    method = method_for(task, variant)
-    numbers = tuple(name for name, value in vars(method).items() if isinstance(value, float))
-    if _traces(task, variant, numbers):
-        return numbers
-    single = tuple(name for name in numbers if _traces(task, variant, (name,)))
-    return single if _traces(task, variant, single) else ()
-
-
-def _traces(task: Task, variant: Variant, names: tuple[str, ...]) -> bool:
-    """Whether a round and the personal model can be built without knowing the values of the named fields."""
-    program = Program(task, variant, data=names)
-    p, n = program.protocol, task.federation.n_clients
-
-    def rehearse(values: Tree, train: Samples, key: jax.Array) -> Any:
-        i, w0, a = jnp.int32(0), task.problem.init(key), program.algorithm_at(values)
-        state = State(i, jax.random.key_data(key), a.server(task.problem, w0, n, key), (), (), values)
-        down = message(a, a.outbox(state.server), state.seed, i, i)
-        keys = keys_for(state.seed, i, i)
-        client, _, up, _ = client_round(task.problem, a, train, i, p.batch, a.client(w0, key), i, down, keys)
-        ids = jnp.arange(p.aggregated or n)
-        ups = jax.tree.map(lambda x: jnp.stack([x] * len(ids)), up)
-        server = server_round(a, state, ups, ids, jnp.asarray(train.size)[ids], p.weights)
-        down = message(a, a.outbox(server), state.seed, i, i)
-        return client_model(task.problem, a, train, i, p.batch, client, down, key)
-
-    values = {name: jnp.zeros(()) for name in names}
-    try:
-        jax.eval_shape(rehearse, values, Samples(*task.federation.train), jax.random.key(0))
-    except TypeError:  # JAX's errors about values that are not known yet, and about types that they do not fit
-        return False
-    return True

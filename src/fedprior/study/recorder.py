@@ -40,7 +40,7 @@ class Recorder:
     def watch(self, done: Round, keep: bool) -> list[Row]:
         """Record a round; ``keep``: whether its state must be kept now. Returns the averages over clients."""
         t, scores = done.number, done.scores or {}
-        rows = self.trial.rows(t, scores)
+        rows = self.trial.rows(t, scores, done.overall)
         self.run.append(rows, self.trial.client_rows(t, scores), self.trial.times(done))
         self._on_validation |= best.on_validation(rows)
         to_host = self.trial.program.engine.placement.to_host

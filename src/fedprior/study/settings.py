@@ -102,6 +102,7 @@ class Protocol(Strict):
     pooled: Literal["last", "every", "never"] | None = None
     score_fine_tuned: int = pydantic.Field(0, ge=0)  # steps of FT after which personal models are scored once more
     metrics: list[str] | None = None  # besides accuracy and nll; None: every one that is no value per class
+    gce: bool = False  # whether evaluations record how coherent the clients' envelope gradients are
     clients_per_vmap: int = pydantic.Field(1, ge=1)  # 1 on CPUs, more on accelerators
     # How many clients are recorded one by one; None: all of them, or a sample of a very large federation.
     client_rows: Literal["all"] | Annotated[int, pydantic.Field(ge=1)] | None = None
@@ -117,7 +118,7 @@ class Protocol(Strict):
 
 PARTS = {"data": DataSettings.model_fields, "budget": Budget.model_fields}  # settings that have settings
 # Of the protocol: what a run's states do not depend on.
-NOT_RECORDED = {"metrics", "clients_per_vmap", "client_rows", "record_labels"}
+NOT_RECORDED = {"metrics", "gce", "clients_per_vmap", "client_rows", "record_labels"}
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ from fedprior.records.schema import RunRecord, Status
 from fedprior.study.assignment import current_key, format_value, parse_assignment
 from fedprior.study.cells import Cell, Watch
 from fedprior.study.grid import check_grid, lacks, read_grid
-from fedprior.study.program import Program, method_for, traceable
+from fedprior.study.program import Program, method_for
+from fedprior.study.rehearsal import traceable
 from fedprior.study.results import Results, Warn
 from fedprior.study.settings import is_task_key, read, read_task
 from fedprior.study.study import Study

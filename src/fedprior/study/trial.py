@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import platform
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,12 +17,24 @@ import numpy as np
 from fedprior.core.method import Info, Method
 from fedprior.core.random import Purpose, key_for
 from fedprior.data.federation import Federation
+from fedprior.engine.coherence import GCE
 from fedprior.engine.round import State
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
 from fedprior.records import thinning
 from fedprior.records.schedule import Schedule
-from fedprior.records.schema import AVERAGES, FORMAT, NEWCOMERS, ClientId, ClientRow, LabelCounts, Row, Times
+from fedprior.records.schema import (
+    AVERAGES,
+    FORMAT,
+    NEWCOMERS,
+    ClientId,
+    ClientRow,
+    LabelCounts,
+    MetricInfo,
+    Row,
+    Times,
+)
+from fedprior.study.environment import environment
 from fedprior.study.program import Program
 from fedprior.study.settings import NOT_RECORDED
 from fedprior.wrappers import WRAPPERS, in_force
@@ -52,6 +60,7 @@ class Round(NamedTuple):
     scores: Scores | None  # None: it was not evaluated
     train_seconds: float
     evaluation_seconds: float
+    overall: Mapping[str, float] = {}  # numbers of all clients together, of which none has one of its own
 
 
 @dataclass
@@ -80,7 +89,7 @@ class Trial:
         """The rounds after ``state``; raises `Diverged` when numbers leave the finite."""
         for t in range(int(state.round) + 1, self.program.rounds + 1):
             begun = time.perf_counter()
-            state, info = self.program.engine.step(state)
+            state, info = self.program.step(state)
             finite = all(np.isfinite(float(value)) for value in info.values())
             between = time.perf_counter()
             scores = self.evaluate(state, t) if finite and self.schedule.is_due(t) else None
@@ -88,7 +97,9 @@ class Trial:
                 finite = is_finite(self.program.engine.placement.to_host(state))
             if not finite or not all(score.is_finite for score in (scores or {}).values()):
                 raise Diverged(self._diagnosis(t), t)
-            yield Round(t, state, info, scores, between - begun, time.perf_counter() - between)
+            watch = self.program.coherence_watch if scores else None
+            overall = {} if watch is None else {GCE.name: watch.gce()}
+            yield Round(t, state, info, scores, between - begun, time.perf_counter() - between, overall)
 
     # -- when what is evaluated ----------------------------------------------------------------------------------------
 
@@ -170,7 +181,7 @@ class Trial:
             },
             "start": self.start,
             "changed": {key: _plain(getattr(self.method, key)) for key in program.changed},
-            "metrics": [dataclasses.asdict(metric.info) for metric in program.evaluator.metrics.values()],
+            "metrics": [dataclasses.asdict(info) for info in self._measured],
             "environment": environment(),
             "compiler_options": dict(engine.compiler.options),
             "cost": program.recorded_cost,
@@ -206,17 +217,24 @@ class Trial:
                     clients.setdefault(ids[k], {})[part] = counts
         return LabelCounts(task.federation.classes, clients)
 
+    @property
+    def _measured(self) -> list[MetricInfo]:
+        of_clients = [metric.info for metric in self.program.evaluator.metrics.values()]
+        return [*of_clients, *([] if self.program.coherence_watch is None else [GCE])]
+
     def _revisions(self) -> dict[str, int]:
         """Which update of the method, and of each wrapper around it, the run is of."""
         variant, method = self.program.variant, self.program.method
         around = {key: WRAPPERS.find(key).revision for key in in_force(variant.wrappers, method)}
         return {variant.method_name: method.revision, **around}
 
-    def rows(self, t: int, scores: Scores) -> list[Row]:
-        """The rows of metrics.csv for one round."""
+    def rows(self, t: int, scores: Scores, overall: Mapping[str, float] | None = None) -> list[Row]:
+        """The rows of metrics.csv for one round; ``overall`` numbers stand with every average of the personal models."""
         rows: list[Row] = []
         for (model, data), score in scores.items():
             by_average = score.averages()
+            if (model, data) == ("personal", "own"):
+                by_average = {average: {**values, **(overall or {})} for average, values in by_average.items()}
             rows += [Row(t, model, data, average, values) for average, values in by_average.items()]
             if (model, data) == ("global", "own"):  # one model on the union of all samples: what `weighted` is
                 rows += [Row(t, model, "pooled", average, dict(by_average["weighted"])) for average in AVERAGES]
@@ -254,26 +272,6 @@ def is_finite(state: State) -> bool:
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else f"a given {type(value).__name__}"
-
-
-def environment() -> dict[str, str]:
-    """What the bits of a result depend on besides its settings."""
-    return {
-        "fedprior": version("fedprior"),
-        "jax": jax.__version__,
-        "jaxlib": version("jaxlib"),
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "machine": _processor(),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return f"{platform.machine()} {sys.platform}"
 
 
 class Progress(NamedTuple):

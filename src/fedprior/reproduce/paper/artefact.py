@@ -108,6 +108,11 @@ ARTEFACTS: Registry[type[Artefact]] = Registry(
         "aggregation": f"{_HERE}.aggregation:Aggregation",
         "heterogeneity": f"{_HERE}.heterogeneity:Heterogeneity",
         "robustness": f"{_HERE}.robustness:Robustness",
+        "gce": f"{_HERE}.gce:GCE",
+        "deviation": f"{_HERE}.deviation:Deviation",
+        "hyperparameters": f"{_HERE}.hyperparameters:Hyperparameters",
+        "distribution": f"{_HERE}.distribution:Distribution",
+        "complexity": f"{_HERE}.complexity:Complexity",
     },
 )
 

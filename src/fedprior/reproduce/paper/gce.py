@@ -1,0 +1,187 @@
+"""The paper's figure of the generalized coherence estimate (439): how alike the clients' envelope gradients are.
+
+What is recorded in each round is 1 - det(C)^(1/N), where C holds the cosines of the vectors w_i - theta_i of all N clients
+(engine/coherence.py); the table also has log det(C), of which the paper's estimate 1 - det(C) follows. The paper filters its
+curves (Savitzky and Golay 1964) and tells neither the window nor the order: here a cubic over 21 rounds, in bold; unfiltered
+values are thin. "During the convergence phase" is taken to be the last fifth of the rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedprior.analysis.series import series_of
+from fedprior.analysis.summary import over_seeds
+from fedprior.report.canvas import new_figure
+from fedprior.report.tables import Table
+from fedprior.reproduce.paper.artefact import Artefact, Request
+from fedprior.reproduce.paper.drawing import (
+    WIDTH,
+    dress,
+    legend_below,
+    styles,
+    whole_numbers,
+    write_captioned,
+    write_values,
+)
+from fedprior.reproduce.paper.numbers import Seeds
+from fedprior.reproduce.paper.rows import LG, MEG, MH, MH_PAPER, PFEDME, PFEDME_PAPER, Row
+from fedprior.reproduce.paper.tasks import FULL_SEEDS, PaperTask
+from fedprior.reproduce.paper.writing import shown_number, write_tables
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fedprior.study.results import Results
+    from fedprior.study.study import Study
+
+WINDOW, ORDER = 21, 3
+OWN = ("cifar10-cnn", "mnist-dnn-released")
+ROWS = (PFEDME, LG, MEG, MH)
+VALUES = ("task", "row", "seed", "round", "gce", "gce_filtered", "log_det_c")
+KEY = ("personal", "own", "weighted")
+
+
+def filtered(values: np.ndarray) -> np.ndarray:
+    """Savitzky-Golay over the last axis; a run that is shorter than the window has a shorter one, or stays as it is."""
+    from scipy.signal import savgol_filter
+
+    n = values.shape[-1]
+    window = min(WINDOW, n - (n % 2 == 0))
+    return values if window <= ORDER else np.asarray(savgol_filter(values, window, ORDER))
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The coherence of a row on a task, [seeds, T]."""
+
+    label: str
+    seeds: tuple[int, ...]
+    clients: int
+    rounds: np.ndarray
+    gce: np.ndarray
+
+    @staticmethod
+    def of(row: Row, seeds: Seeds) -> Curves:
+        """From the records of all seeds."""
+        by_seed = {seed: series_of(record, "gce")[KEY] for seed, record in sorted(seeds.items())}
+        rounds = sorted(set.intersection(*(set(curve) for curve in by_seed.values())))
+        values = np.array([[curve[t] for t in rounds] for curve in by_seed.values()])
+        clients = int(next(iter(seeds.values())).config["run"]["clients"])
+        return Curves(row.label, tuple(by_seed), clients, np.array(rounds), values)
+
+    @property
+    def log_determinants(self) -> np.ndarray:
+        """log det(C), [seeds, T]."""
+        return np.asarray(self.clients * np.log1p(-self.gce))
+
+    def at_the_end(self, values: np.ndarray) -> dict[int, float]:
+        """The mean over the last fifth of the rounds, for each seed."""
+        last = max(1, len(self.rounds) // 5)
+        return dict(zip(self.seeds, values[:, -last:].mean(1).tolist(), strict=True))
+
+
+def watched(task: PaperTask) -> PaperTask:
+    """The task whose cells record the coherence of every round."""
+    return replace(task, name=f"{task.name}-gce", settings={**task.settings, "gce": True, "eval_every": 1})
+
+
+class GCE(Artefact):
+    """Coherence against rounds."""
+
+    name = "gce"
+    about = "how coherent the clients' envelope gradients are in each round, with and without a personalized prior"
+    where = "figure 1, line 439"
+
+    def studies(self, request: Request) -> list[Study]:
+        """The rows with their coherence recorded in every round."""
+        tasks, rows = request.tasks_of(OWN, quick=("digits-mclr",)), self._rows(request)
+        return [study for task in tasks for study in request.studies(watched(task), rows)]
+
+    def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
+        """The curves, their end as a table, and all values."""
+        rows, groups = self._rows(request), results.groups()
+        by_task: dict[str, list[Curves]] = {}
+        tasks = request.tasks_of(OWN, quick=("digits-mclr",))
+        for task in tasks:
+            variants = groups.get(watched(task).name, {})
+            by_task[task.column] = [Curves.of(row, variants[row.variant]) for row in rows if row.variant in variants]
+        tables = [_table(task, by_task[task.column]) for task in tasks]
+        paths = write_tables(folder, self.name, tables)
+        paths.append(write_values(folder, f"{self.name}-rounds", VALUES, _values(by_task)))
+        return paths + write_captioned(folder, self.name, draw(by_task), _caption(by_task), self.name, request)
+
+    def _rows(self, request: Request) -> list[Row]:
+        rows = request.rows_of(ROWS if request.methods is None else (*ROWS, PFEDME_PAPER, MH_PAPER))
+        return [replace(row, changes={}) for row in rows]  # without scoring FT
+
+
+def _table(task: PaperTask, curves: Iterable[Curves]) -> Table:
+    """Each row at the end of training, beside pFedMe, which has no personalized prior."""
+    curves = list(curves)
+    plain = next((c.at_the_end(c.gce) for c in curves if c.label == PFEDME.label), {})
+    body = []
+    for c in curves:
+        own = c.at_the_end(c.gce)
+        apart = [own[seed] - plain[seed] for seed in own if seed in plain]
+        log_det = over_seeds(c.at_the_end(c.log_determinants))
+        gap = "" if c.label == PFEDME.label or not apart else f"{np.mean(apart):+.4f}"
+        body.append((c.label, shown_number(over_seeds(own), 4), gap, shown_number(log_det, 1)))
+    rounds, seeds = int(curves[0].rounds[-1]), len(curves[0].seeds)
+    full = rounds >= task.full_rounds and seeds >= FULL_SEEDS
+    return Table(
+        f"{task.column}: coherence of the envelope gradients of {curves[0].clients} clients in the last fifth of the rounds",
+        f"GCE = 1 - det(C)^(1/N), C: cosines of w_i - theta_i; smaller is more diverse; T = {rounds}, seeds: {seeds}"
+        + (" (the full budget)" if full else " (less than the paper)"),
+        ("row", "GCE", f"minus {PFEDME.label}", "log det C"),
+        tuple(body),
+        left=1,
+    )
+
+
+def _values(by_task: dict[str, list[Curves]]) -> list[tuple[object, ...]]:
+    return [
+        (task, c.label, seed, int(t), *map(float, numbers))
+        for task, curves in by_task.items()
+        for c in curves
+        for k, seed in enumerate(c.seeds)
+        for t, *numbers in zip(c.rounds, c.gce[k], filtered(c.gce)[k], c.log_determinants[k], strict=True)
+    ]
+
+
+def draw(by_task: dict[str, list[Curves]]) -> Figure:
+    """A panel for each task: filtered curves in bold, unfiltered ones thin, means over seeds."""
+    figure = new_figure(WIDTH, 2.7)
+    panels = figure.subplots(1, len(by_task), squeeze=False)[0]
+    look = styles([c.label for curves in by_task.values() for c in curves])
+    for axes, (task, curves) in zip(panels, by_task.items(), strict=True):
+        dress(axes, f"{task}, {curves[0].clients} clients", "round", "GCE = 1 - det(C)$^{1/N}$")
+        for c in curves:
+            color, marker = look[c.label]
+            mean = c.gce.mean(0)
+            axes.plot(c.rounds, mean, color=color, linewidth=0.6, alpha=0.45)
+            every = max(1, len(c.rounds) // 8)
+            axes.plot(c.rounds, filtered(mean), color=color, linewidth=1.8, label=c.label)
+            axes.lines[-1].set(marker=marker, markevery=every, markersize=4)
+        whole_numbers(axes.xaxis)
+        axes.margins(x=0.02)
+    legend_below(figure, panels[0])
+    return figure
+
+
+def _caption(by_task: dict[str, list[Curves]]) -> str:
+    ends = [
+        f"{task}: " + ", ".join(f"{c.label} {np.mean([*c.at_the_end(c.gce).values()]):.3f}" for c in curves)
+        for task, curves in by_task.items()
+    ]
+    return (
+        "Generalized coherence estimate of the clients' envelope gradients w_i - theta_i against the round, "
+        "GCE = 1 - det(C)^(1/N) with the cosines C of all N clients; smaller is more diverse. Bold: Savitzky-Golay filter, "
+        f"window {WINDOW}, order {ORDER}; thin: as measured; both are means over seeds. "
+        f"In the last fifth of the rounds: {'; '.join(ends)}."
+    )

@@ -1,0 +1,69 @@
+"""Grids of settings: what is tried, how far accuracy varies, and a quick one from end to end."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from fedprior.methods import make
+from fedprior.methods.pfedbred import PFedBreD
+from fedprior.reproduce.paper.grid_pictures import heat_maps
+from fedprior.reproduce.paper.hyperparameters import DOUBLED, GRIDS, LINEAR, NETWORK, Grid, widest_range
+from fedprior.reproduce.paper.rows import LG, MEG
+
+from .quick import made
+
+
+class Made:
+    """A setting with an accuracy for both models."""
+
+    def __init__(self, lam: float, eta: float, accuracy: float | None):
+        self.setting, self._accuracy = {"lam": lam, "eta": eta}, accuracy
+
+    def accuracy(self, model: str) -> float | None:
+        return self._accuracy
+
+
+def test_the_grids_reach_the_ends_of_the_papers_ranges() -> None:
+    assert (len(list(LINEAR.settings())), len(list(NETWORK.settings()))) == (25, 9)
+    assert all(grid.eta[0] == 0 for grid in GRIDS.values())
+    assert (LINEAR.eta[-1], LINEAR.lam[-1], GRIDS["cifar10-cnn"].eta[-1], GRIDS["sent140-lstm"].eta[-1]) == (
+        1,
+        100,
+        0.5,
+        0.4,
+    )
+    assert list(Grid(5, (0.0, 0.1)).settings()) == [{"eta": 0.0}, {"eta": 0.1}]
+
+
+def test_doubled_is_twice_what_is_in_force() -> None:
+    for row, plain, key in ((DOUBLED[1], LG, "eta_alpha"), (DOUBLED[3], MEG, "eta")):
+        method = make(plain.method)
+        assert isinstance(method, PFedBreD)
+        assert row.changes[key] == 2 * (method.switch(key) if key == "eta_alpha" else method.eta)
+
+
+def test_a_setting_that_is_alone_has_no_range() -> None:
+    assert widest_range({(("eta", 0.0),): 50.0, (("eta", 1.0),): 47.5}, "eta") == 2.5
+    assert widest_range({(("eta", 0.0),): 50.0}, "eta") is None
+    assert widest_range({(("eta", 0.0),): 50.0, (("eta", 1.0),): 47.5}, "lam") is None
+
+
+def test_a_heat_map_says_what_diverged() -> None:
+    tried = [Made(1, 0, 50.0), Made(1, 1, 62.5), Made(30, 0, None), Made(30, 1, 71.25)]
+    figure = heat_maps("digits", tried, ("global", "personal"))
+    for axes in figure.axes:
+        at = {text.get_position(): text.get_text() for text in axes.texts}
+        assert at == {(0, 0): "50.0", (1, 0): "62.5", (0, 1): "diverged", (1, 1): "71.2"}
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "30"]
+
+
+@pytest.mark.slow
+def test_quick(tmp_path: Path) -> None:
+    files, _ = made("hyperparameters", tmp_path, methods=("mh-released",), rounds=2)
+    assert {"hyperparameters-heat-digits-mclr.png", "hyperparameters-parallel-digits-mclr.pdf"} <= set(files)
+    cells = [line for line in csv.DictReader(files["cells.csv"].read_text().splitlines()) if line["round"] == "last"]
+    assert len(cells) == 8  # two by two settings, two models
+    assert len({line["mean"] for line in cells if line["model"] == "personal"}) > 1

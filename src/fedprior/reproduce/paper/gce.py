@@ -88,7 +88,7 @@ class Curves:
 
 def watched(task: PaperTask) -> PaperTask:
     """The task whose cells record the coherence of every round."""
-    return replace(task, name=f"{task.name}-gce", settings={**task.settings, "gce": True, "eval_every": 1})
+    return replace(task, name=f"{task.name}-gce", settings={**task.settings, "gce": True})
 
 
 class GCE(Artefact):

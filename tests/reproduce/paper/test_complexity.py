@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedprior.priors import PRIORS
-from fedprior.reproduce.paper.complexity import ORDERS, QUICK, Scaling, Setting, open_program
+from fedprior.reproduce.paper.complexity import ORDERS, QUICK, Scaling, Setting, draw, open_program
 from fedprior.reproduce.paper.generators import MU, X, generators
 
 from .quick import made
@@ -21,6 +21,17 @@ def test_the_exponent_of_a_power_law() -> None:
     scaling = Scaling("mh", "N", values, times, ratio**2, 1, 1)
     assert scaling.time_slope.value == pytest.approx(0.5)
     assert scaling.memory_slope == pytest.approx(2)
+
+
+def test_every_method_is_in_the_legend() -> None:
+    ratios = np.array([[1.0, 2.0]])
+    scalings = [
+        Scaling(label, factor, (1, 2), ratios, ratios[0], 1, 1) for label, factor in (("FedEM", "M"), ("mh", "N"))
+    ]
+    figure = draw(scalings)
+    (legend,) = figure.legends
+    assert {text.get_text() for text in legend.get_texts()} == {"FedEM", "mh", "proportional"}
+    assert [axes.get_xlabel() for axes in figure.axes] == ["clients N", "components M"]
 
 
 @pytest.mark.parametrize("n", [2, 4])

@@ -255,7 +255,7 @@ def draw(scalings: list[Scaling]) -> Figure:
     """Time against each factor on logarithmic scales; dashed: proportional to the factor."""
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
-    factors = list(dict.fromkeys(s.factor for s in scalings))
+    factors = sorted({s.factor for s in scalings}, key=list(FULL.base).index)
     figure = new_figure(WIDTH, 2.8)
     panels = figure.subplots(1, len(factors), squeeze=False)[0]
     look = styles([s.label for s in scalings])
@@ -276,8 +276,7 @@ def draw(scalings: list[Scaling]) -> Figure:
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.set_xticks(here[0].values, [str(value) for value in here[0].values])
         axes.xaxis.set_minor_formatter(NullFormatter())
-    most = max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
-    legend_below(figure, most, columns=7)
+    legend_below(figure, columns=7)
     return figure
 
 

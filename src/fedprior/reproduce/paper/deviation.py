@@ -194,7 +194,7 @@ def draw(task: PaperTask, measured: list[Measured]) -> Figure:
             color, marker = look[m.label]
             axes.plot(np.arange(len(m.classes)), getattr(m, which).mean(0), f"-{marker}", color=color, label=m.label)
             axes.lines[-1].set(markersize=4, linewidth=0.8)
-    legend_below(figure, panels[0], columns=6)
+    legend_below(figure, columns=6)
     return figure
 
 

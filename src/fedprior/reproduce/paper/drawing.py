@@ -47,11 +47,14 @@ def whole_numbers(axis: Axis) -> None:
     axis.set_major_locator(MaxNLocator(integer=True))
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int = 5) -> None:
+def legend_below(figure: Figure, columns: int = 5) -> None:
     """One legend for all panels."""
-    handles, labels = axes.get_legend_handles_labels()
-    ncols = min(columns, len(labels))
-    figure.legend(handles, labels, loc="outside lower center", ncols=ncols, frameon=False, fontsize=SMALL)
+    drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes]
+    by_label = {label: handle for panel in drawn for handle, label in panel}
+    ncols = min(columns, len(by_label))
+    figure.legend(
+        [*by_label.values()], [*by_label], loc="outside lower center", ncols=ncols, frameon=False, fontsize=SMALL
+    )
 
 
 def command_of(name: str, request: Request) -> str:

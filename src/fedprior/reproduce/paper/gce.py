@@ -170,7 +170,7 @@ def draw(by_task: dict[str, list[Curves]]) -> Figure:
             axes.lines[-1].set(marker=marker, markevery=every, markersize=4)
         whole_numbers(axes.xaxis)
         axes.margins(x=0.02)
-    legend_below(figure, panels[0])
+    legend_below(figure)
     return figure
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fedprior.reproduce.paper.matrix import HARD
 from fedprior.reproduce.paper.numbers import statistics
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.robustness import decrease
 from fedprior.reproduce.paper.rows import ROWS
-from fedprior.reproduce.paper.tasks import COLUMNS, TASKS
+from fedprior.reproduce.paper.tasks import COLUMNS, HARD, TASKS
 
 ROUNDED = 0.0075  # two decimals, one of which the paper cuts off instead of rounding
 ONE_DECIMAL = 0.1  # of cells that are themselves rounded

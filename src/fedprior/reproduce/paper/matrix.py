@@ -9,7 +9,7 @@ from fedprior.report.tables import Column, Table
 from fedprior.reproduce.paper.numbers import BEST, Entries, Entry, Statistics, best_or_last, statistics
 from fedprior.reproduce.paper.published import Printed
 from fedprior.reproduce.paper.rows import Row
-from fedprior.reproduce.paper.tasks import COLUMNS, PaperTask
+from fedprior.reproduce.paper.tasks import COLUMNS, TASKS, PaperTask
 from fedprior.reproduce.paper.writing import BLANK, budget_note, shown, shown_number
 
 WHICH = {"last": "last round", BEST: "best round on test, as the paper reports (optimistic: the test chose it)"}
@@ -24,11 +24,8 @@ STATISTICS = {
 def counted(tasks: Sequence[PaperTask]) -> tuple[list[str], list[str]]:
     """The tasks over which Avg is taken, and the hard ones among them: all of the paper's, wherever one of them is shown."""
     paper = any(task.name in COLUMNS for task in tasks)
-    every = list(COLUMNS) if paper else [task.name for task in tasks]
-    return every, [task.name for task in tasks if task.hard and task.name in every] if not paper else list(HARD)
-
-
-HARD = ("femnist-dnn", "cifar10-cnn", "sent140-lstm")
+    over = [TASKS.find(name) for name in COLUMNS] if paper else tasks
+    return [task.name for task in over], [task.name for task in over if task.hard]
 
 
 def row_statistics(cells: Entries, row: Row, tasks: Sequence[PaperTask], choice: str) -> dict[str, Statistics | None]:

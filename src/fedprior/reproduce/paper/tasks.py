@@ -89,6 +89,7 @@ TASKS: Registry[PaperTask] = Registry(
     },
 )
 COLUMNS = tuple(TASKS)[:8]
+HARD = tuple(name for name in COLUMNS if TASKS.find(name).hard)
 BESIDE = tuple(TASKS)[8:12]
 QUICK = ("digits-mclr", "digits-dnn")
 QUICK_ROUNDS, QUICK_SEEDS = 4, 2

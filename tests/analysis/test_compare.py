@@ -14,6 +14,7 @@ from scipy import stats
 from analysis.handmade import CLASS_ACCURACY, MACRO_F1, evaluated, record, rows
 from fedprior.analysis.compare import Comparison, Difference, Interval, compare
 from fedprior.analysis.summary import group, summarize
+from fedprior.engine.coherence import GCE
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import ACCURACY, NLL, ClientRow, RunRecord, Status
 
@@ -292,6 +293,8 @@ def test_what_cannot_be_paired_is_refused() -> None:
         (mh.clients[:3], ["do not have the same clients"]),
     ):
         refuses([local, dataclasses.replace(mh, clients=tuple(clients))], *parts)
+    whole = [record(name, 0, rows({1: 0.5}, metric="gce"), local.clients, metrics=(GCE,)) for name in ("local", "mh")]
+    refuses(whole, "gce is of the whole federation", "choose another --metric", metric="gce")
     two = run("mh", 0, MH[0], MH[1])
     lost = dataclasses.replace(two, clients=two.clients[:-1])
     refuses([run("local", 0, *LOCAL[:2]), lost], "does not hold the same clients at rounds 1, 2", choice="last10")

@@ -12,7 +12,7 @@ import numpy as np
 from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import Series, chosen_rounds, series_of
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import AVERAGES, ClientId, MetricInfo, RunRecord, averages
+from fedprior.records.schema import ACCURACY, AVERAGES, ClientId, MetricInfo, RunRecord, averages
 from fedprior.records.thinning import KEY
 
 
@@ -55,6 +55,12 @@ def client_values(
         value = row.values.get(info.name, math.nan)
         if row.round in by_round and (row.model, row.data) == (model, "own") and not math.isnan(value):
             by_round[row.round][row.client] = value, row.samples
+    measured = {name for row in record.clients for name in row.values}
+    if ACCURACY.name in measured and info.name not in measured:
+        raise FedpriorError(
+            f"{info.name} is of the whole federation, and no client of {record.where} has one of its own; "
+            "choose another --metric"
+        )
     if missing := [t for t, clients in by_round.items() if not clients]:
         raise FedpriorError(
             f"{record.where} has no client's {info.name} of the {model} models on own test samples at round {missing[0]}, "

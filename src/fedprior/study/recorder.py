@@ -151,7 +151,7 @@ def resume_run(trial: Trial, run: RunFolder, start: State) -> tuple[State, list[
     if rounds != before and at >= rounds:
         raise FedpriorError(
             f"{run.path} is at round {at} of {before} already and cannot end at rounds = {rounds}; "
-            f"give more rounds than {at}, or start anew with --overwrite"
+            f"give more rounds than {at}, choose another --out, or start anew with --overwrite"
         )
     lost = check_resumable(run.path, run.standing.clients, trial.schedule, at, KEY in config)
     if run.status == (Status.FINISHED, rounds) and at == rounds == before and not lost:

@@ -1,0 +1,23 @@
+"""Tables with one row beside Local, made from end to end; whole ones are among the slow tests of the command."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from .quick import made
+
+
+@pytest.mark.xdist_group("reproduced tables")
+@pytest.mark.parametrize("name", ["ablation", "robustness", "table1"])
+def test_every_cell_is_told_with_its_budget(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    # One folder for all of them: what a table has trained, the next one finds.
+    folder = tmp_path_factory.getbasetemp() / "reproduced"
+    files, results = made(name, folder, methods=("mh-released",), tasks=("digits-mclr",), seeds=1, rounds=2)
+    cells = list(csv.DictReader(files["cells.csv"].read_text().splitlines()))
+    assert cells
+    assert {cell["full_budget"] for cell in cells} == {"no"}
+    assert {record.round for record in results.records} == {2}
+    assert {"mh-released", "local"} <= {record.config["run"]["variant"]["name"] for record in results.records}

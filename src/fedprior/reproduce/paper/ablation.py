@@ -88,19 +88,14 @@ class Ablation(Artefact):
 
     def studies(self, request: Request) -> list[Study]:
         """The rows of both orders."""
-        found: list[Study] = []
-        for task in request.tasks_of((*COLUMNS, *BESIDE)):
-            found += request.studies(
-                task, request.rows_of({row.variant: row for o in ORDERS for row in o.rows}.values())
-            )
-        return found
+        return [study for task in self._tasks(request) for study in request.studies(task, self._rows(request))]
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """A table for each order, at the last round and at the best on test."""
-        tasks, paper = request.tasks_of((*COLUMNS, *BESIDE)), published(self.name)
-        tables, cells = [], []
+        tasks, paper = self._tasks(request), published(self.name)
+        tables, cells, wanted = [], [], self._rows(request)
         for order in ORDERS:
-            rows = request.rows_of(order.rows)
+            rows = [row for row in order.rows if row in wanted]
             found = entries(results, tasks, rows, printed_values(paper))
             if not any(label != LOCAL.label for _, label in found):
                 continue
@@ -113,6 +108,13 @@ class Ablation(Artefact):
             tables += [matrix.table(choice, ("arrows: against Non-PP",)) for choice in (LAST, BEST)]
             cells += [replace(cell, row=f"{cell.row}, {order.name} order") for cell in found.values()]
         return [*write_tables(folder, self.name, tables), write_cells(folder, cells)]
+
+    def _tasks(self, request: Request) -> list[PaperTask]:
+        return request.tasks_of((*COLUMNS, *BESIDE))
+
+    def _rows(self, request: Request) -> list[Row]:
+        """Those of both orders that were asked for."""
+        return request.rows_of({row.variant: row for order in ORDERS for row in order.rows}.values())
 
 
 def _costs(rows: Iterable[Row]) -> dict[str, str]:

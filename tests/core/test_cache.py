@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def test_a_second_run_compiles_nothing(tmp_path: Path) -> None:
     for out in ("first", "second"):
         command = [sys.executable, "-W", "ignore", "-c", AGAIN, str(tmp_path / out)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        counts.append(json.loads(done.stdout))
+        counts.append(Counter(json.loads(done.stdout)))
     assert counts[0]["cache_misses"] > 5
-    assert "cache_misses" not in counts[1]
-    assert counts[1]["cache_hits"] == counts[1]["compile_requests_use_cache"]
+    assert counts[1]["cache_misses"] == 0
+    assert counts[1]["cache_hits"] == counts[1]["compile_requests_use_cache"] > 0

@@ -9,11 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax import lax
 from toys import blobs
 
 from fedprior.core.batch import SAMPLES_PER_STEP
+from fedprior.engine import cost as costs
 from fedprior.engine import counts
-from fedprior.engine.cost import Cost, measure
+from fedprior.engine.cost import Cost, count, measure
 from fedprior.engine.counts import kept_counts
 from fedprior.methods import make
 from fedprior.methods.fedavg import FedAvg
@@ -72,6 +74,32 @@ def test_every_way_to_ask_is_counted() -> None:
     cost = Cost(gradients=6, forward=4, down=1, up=1010 / 79510, state=0, hvps=1, parameters=79510)
     assert measure(Asking()) == cost
     assert SAMPLES_PER_STEP == 128  # as `Cost` says
+
+
+@pytest.mark.parametrize("name", ["fedfomo", "fedem", "fedpac", "mh", pytest.param("pfedhn", marks=pytest.mark.slow)])
+def test_what_is_read_from_a_program_is_what_it_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm = make(name, R=3).algorithm()
+    read = count(algorithm, 9)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise costs._UnknownTurns
+
+    monkeypatch.setattr(costs, "_read", refuse)
+    assert count(algorithm, 9) == read
+
+
+class Choosing(FedAvg):
+    """Asks as often as its numbers say."""
+
+    def local(self, problem: Any, client: Any, down: Any, data: Any, key: Any) -> Any:
+        batch, ask = data.batch(data.draw(1)[0]), lambda w: problem.grad(w, batch)
+        down = lax.while_loop(lambda w: jnp.abs(w.norm()) < 0, ask, ask(down))  # 1 gradient before, none in it
+        down = lax.cond(data.size > 0, ask, lambda w: w, down)  # 1 gradient
+        return client, lax.fori_loop(0, data.size // 20, lambda _, w: ask(w), down), {}  # 40 samples: 2 gradients
+
+
+def test_a_program_that_does_not_tell_is_run() -> None:
+    assert measure(Choosing()).gradients == 4
 
 
 def test_what_was_counted_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

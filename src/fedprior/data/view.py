@@ -143,7 +143,12 @@ class ClientData:
             inside = place < self.size
             return f(acc, self.batch(jnp.where(inside, self._locate(jnp.where(inside, place, 0)), -1)))
 
-        return lax.fori_loop(0, -(-self.size // SAMPLES_PER_STEP), step, start)
+        return lax.fori_loop(0, self._chunks, step, start)
+
+    @property
+    def _chunks(self) -> Array | int:
+        """How many chunks a pass over all samples takes."""
+        return -(-self.size // SAMPLES_PER_STEP)
 
     def _locate(self, place: Array) -> Array:
         """From a place among this view's samples to a row of the flat arrays."""

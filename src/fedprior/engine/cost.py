@@ -1,4 +1,4 @@
-"""What a method costs a client in a round, counted by running it, not by formula."""
+"""What a method costs a client in a round, counted in the program that it runs, not by formula."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.extend.core import Jaxpr, jaxprs_in_params
 
 from fedprior.core.batch import Batch
 from fedprior.core.compiling import Compiler
@@ -118,28 +119,66 @@ def _begin(algorithm: Algorithm, problem: Problem, n_clients: int) -> tuple[Vect
     return w0, algorithm.client(w0, key), algorithm.send(algorithm.outbox(server), jnp.int32(0), key)
 
 
+class _FewSamples(ClientData):
+    """A client whose samples, or any part of them, are one chunk: so many turns are known before the program runs."""
+
+    _chunks = 1
+
+
 def _work(algorithm: Algorithm, problem: Problem, client: Tree, down: Tree, samples: Samples) -> tuple[Tree, Tree]:
     """The client's state after its round, and what it sends."""
     key = jax.random.key(0)
-    data = ClientData(samples, 0, SAMPLES // 2, key, 0)
+    data = _FewSamples(samples, 0, SAMPLES // 2, key, 0)
     return algorithm.local(problem, client, down, data, key)[:2]
 
 
+class _UnknownTurns(Exception):
+    """How often a part of a program is run depends on its numbers."""
+
+
+def _read(program: Jaxpr, times: int) -> None:
+    """Call what the program would call, as often as it would: to run it, it would have to be compiled."""
+    for equation in program.eqns:
+        if not equation.effects:  # nothing in it is counted
+            continue
+        if equation.primitive.name == "debug_callback":
+            for _ in range(times):
+                equation.params["callback"](*(np.zeros(x.aval.shape) for x in equation.invars))  # type: ignore[attr-defined]
+        elif equation.primitive.name == "scan":
+            _read(equation.params["jaxpr"].jaxpr, times * equation.params["length"])
+        elif equation.primitive.name in ("jit", "pjit", "closed_call", "custom_jvp_call", "checkpoint"):
+            for inner in jaxprs_in_params(equation.params):
+                _read(inner, times)
+        else:  # a loop that ends by itself, a choice
+            raise _UnknownTurns
+
+
 def count(algorithm: Algorithm, n_clients: int) -> dict[str, int]:
-    """How often one client's round on a toy problem asks for gradients, forward passes and Hessian products."""
+    """How often one client's round on a toy problem asks for gradients, forward passes and Hessian products.
+
+    They are read from the traced program where that tells; else it is compiled and run, which takes far longer.
+    """
     toy, few, counter = _network(3, 2, 2), _samples(np.ones((SAMPLES, 3), np.float32)), Counter[str]()
-    _, client, down = _begin(algorithm, toy, n_clients)
-    counting = Compiler()(lambda client, down: _work(algorithm, CountingClassifier(toy, counter), client, down, few))
-    jax.block_until_ready(counting(client, down))
-    jax.effects_barrier()
+
+    def counting(client: Tree, down: Tree) -> tuple[Tree, Tree]:
+        return _work(algorithm, CountingClassifier(toy, counter), client, down, few)
+
+    _, client, down = jax.eval_shape(lambda: _begin(algorithm, toy, n_clients))
+    try:
+        _read(jax.make_jaxpr(counting)(client, down).jaxpr, times=1)
+    except _UnknownTurns:
+        counter.clear()
+        _, client, down = _begin(algorithm, toy, n_clients)
+        jax.block_until_ready(Compiler()(counting)(client, down))
+        jax.effects_barrier()
     return {what: counter[what] for what in ("gradients", "forward", "hvps")}
 
 
 def measure(method: Method, problem: Problem | None = None, federation: Federation | None = None) -> Cost:
-    """Run one client's round on a toy problem and count; floats are those of the given problem and number of clients.
+    """Count what one client's round on a toy problem asks for; floats are those of the given problem and number of clients.
 
     Without a problem: the paper's DNN for MNIST and 100 clients. A loop that ends by itself (``tol``) takes as many turns
-    as it does on the toy problem. To count means to compile, so what was counted is kept.
+    as it does on the toy problem, which is then compiled and run; so what was counted is kept.
 
     >>> from fedprior.methods import make
     >>> measure(make("fedavg", R=3))

@@ -95,6 +95,22 @@ def test_the_head_and_the_features_it_reads() -> None:
 
 
 @pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("samples", [4, 6, 7])  # one slice, two of three, and none that is not tiny
+def test_a_gradient_in_slices_is_the_gradient(samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a short batch, one of whose slices is all filling, and of samples that count in part."""
+    monkeypatch.setattr(MCLR, "samples_per_slice", 5)
+    problem, rng = Classifier(lambda key: MCLR(5, 3, key=key), 3), np.random.default_rng(0)
+    mask = jnp.asarray(np.array([1.0, 0.5, 1, 0, 0, 0, 0])[:samples])
+    batch = Batch(jnp.asarray(rng.normal(size=(samples, 5))), jnp.asarray(rng.integers(0, 3, samples)), mask)
+    w = problem.init(KEY).map(lambda x: x.astype(jnp.float64))
+    sliced, plain = jax.jit(lambda w: (problem.grad(w, batch), Problem.grad(problem, w, batch)))(w)
+    assert float((sliced - plain).norm()) < 1e-14
+    assert float(plain.norm()) > 1e-2
+    scans = str(jax.make_jaxpr(lambda w: problem.grad(w, batch))(w)).count("scan[")
+    assert scans == (samples == 6)
+
+
+@pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", ["mclr", "dnn"])
 def test_proximal_steps_without_the_first_weights_are_the_plain_ones(name: str) -> None:
     """From the prior's mean itself and from elsewhere, on a short batch."""

@@ -86,6 +86,8 @@ class Model(eqx.Module):
     if TYPE_CHECKING:  # a field of this class would come first among the leaves of every model
         head: Linear
     reads_input: ClassVar[str | None] = None  # the field of the Linear that reads the flattened input, if there is one
+    # The gradient of a larger batch is added up over slices of at most so many samples.
+    samples_per_slice: ClassVar[int | None] = None
 
     @abc.abstractmethod
     def features(self, x: Array) -> Array:

@@ -47,6 +47,16 @@ def _trainable(model: eqx.Module) -> Any:
     )
 
 
+def slice_size(samples: int, most: int) -> int:
+    """The size of equal slices of a batch: the largest that is at most ``most``, or the whole batch if all are tiny.
+
+    >>> slice_size(400, 64), slice_size(100, 64), slice_size(20, 64), slice_size(101, 64)
+    (50, 50, 20, 101)
+    """
+    size = max(size for size in range(1, most + 1) if samples % size == 0)
+    return size if 4 * size >= most else samples
+
+
 def log_probabilities(problem: Problem, mixture: Mixture, x: Array) -> Array:
     """The logarithm of a mixture's class probabilities [B, C]: the one place where a model is asked what a sample is."""
     weights, models = mixture
@@ -147,6 +157,20 @@ class Classifier(Problem):
     def losses(self, w: Vector, batch: Batch) -> Array:
         """Cross-entropy of each sample [B]."""
         return _cross_entropy(self.logits(w, batch.x), batch.y)
+
+    def grad(self, w: Vector, batch: Batch) -> Vector:
+        """The gradient of f(w; B), added up over slices of the batch where the model asks for that."""
+        most = self.rest.samples_per_slice if isinstance(self.rest, Model) else None
+        size = len(batch.x) if most is None else slice_size(len(batch.x), most)
+        if size == len(batch.x):
+            return super().grad(w, batch)
+
+        def add(total: Vector, part: tuple[Batch, Array]) -> tuple[Vector, None]:
+            samples, weight = part
+            return total + jax.grad(lambda w: jnp.sum(weight * self.losses(w, samples)))(w), None
+
+        slices = jax.tree.map(lambda a: a.reshape(-1, size, *a.shape[1:]), (batch, batch.weight))
+        return cast(Vector, lax.scan(add, jax.tree.map(jnp.zeros_like, w), slices)[0])
 
     def logits(self, w: Vector, x: Array) -> Array:
         """Scores [B, C]."""

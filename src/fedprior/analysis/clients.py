@@ -23,7 +23,8 @@ class ClientValues(NamedTuple):
     samples: dict[ClientId, int]  # client -> test samples
     values: np.ndarray  # [T, N]
     weighted: float  # the recorded value over all clients, averaged over the rounds
-    of_all: dict[str, float] | None = None  # so are the mean and the worst decile, where only some clients are recorded
+    # Where only some clients are recorded one by one: the recorded mean and worst decile over all of them.
+    of_all: dict[str, float] | None = None
 
     def fairness(self, info: MetricInfo) -> dict[str, float]:
         """How values are spread over clients, each number taken per round and averaged over the chosen rounds."""

@@ -28,7 +28,7 @@ LOCAL = "local"  # the method that every other is compared with, unless told oth
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over seeds and its 95 % confidence interval, which a single seed does not have."""
+    """A mean over seeds and its 95 % confidence interval, which neither a single seed has nor seeds that agree by chance."""
 
     mean: float
     low: float | None
@@ -40,10 +40,15 @@ class Interval:
 
         >>> Interval.of([1.0, 2.0, 3.0])
         Interval(mean=2.0, low=-0.484..., high=4.484...)
+
+        Equal values have no spread to judge by, unless they are all 0, as those of methods that coincide:
+
+        >>> Interval.of([1.0, 1.0]), Interval.of([0.0, 0.0])
+        (Interval(mean=1.0, low=None, high=None), Interval(mean=0.0, low=0.0, high=0.0))
         """
         x = np.array(list(values))
         mean = float(x.mean())
-        if len(x) == 1:
+        if len(x) == 1 or (np.ptp(x) <= EQUAL < abs(mean)):
             return Interval(mean, None, None)
         from scipy import stats
 

@@ -112,7 +112,7 @@ def _known(record: RunRecord, choice: str, info: MetricInfo) -> dict[str, Client
     for model in (model for model, chosen in rounds.items() if chosen):
         # A run from before clients were recorded, or one that lost some, has its averages all the same.
         with contextlib.suppress(FedpriorError):
-            found[model] = client_values(record, model, choice, info)
+            found[model] = client_values(record, model, choice, info, series)
     return found
 
 

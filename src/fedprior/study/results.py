@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedprior.analysis import grouping, summary
 from fedprior.analysis.evidence import evidence
+from fedprior.analysis.grouping import Warn, silent
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import Run
 from fedprior.records.schema import RunRecord, Status
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
     from fedprior.models.saved import Predictor
     from fedprior.report.tables import Table
     from fedprior.study.trial import Trial
-
-Warn = Callable[[str], None]
-
-
-def _silent(text: str) -> None:
-    pass
 
 
 @dataclass
@@ -123,11 +118,11 @@ class Results:
         """The runs at or below some folders."""
         return Results(grouping.read(folders), order=_order())
 
-    def groups(self, warn: Warn = _silent) -> dict[str, dict[str, dict[int, RunRecord]]]:
+    def groups(self, warn: Warn = silent) -> dict[str, dict[str, dict[int, RunRecord]]]:
         """task -> row -> seed -> run, in the order of the rows; diverged runs are left out."""
         return grouping.group(self.records, order=self.order, warn=warn)
 
-    def summary(self, warn: Warn = _silent) -> dict[str, Any]:
+    def summary(self, warn: Warn = silent) -> dict[str, Any]:
         """All numbers as plain data: task -> row -> ..."""
         return {task: summary.summarize(rows) for task, rows in self.groups(warn).items()}
 
@@ -144,7 +139,7 @@ class Results:
         records = [record for name in wanted for record in self.records if record.variant == name]
         return Results(records, [run for run in self.runs if run.name in wanted], self.diverged)
 
-    def tables(self, round: str = "last", metric: str = "accuracy", warn: Warn = _silent) -> dict[str, Table]:
+    def tables(self, round: str = "last", metric: str = "accuracy", warn: Warn = silent) -> dict[str, Table]:
         """A table for each task, and for each partition or data of it; those that lack the round are warned about."""
         from fedprior.report import layouts
 
@@ -213,7 +208,7 @@ class Results:
         return compare(self.records, order=self.order, **options)
 
     def report(
-        self, path: Path | str, *, title: str | None = None, partition: bool = True, warn: Warn = _silent
+        self, path: Path | str, *, title: str | None = None, partition: bool = True, warn: Warn = silent
     ) -> Path:
         """Write one page of all runs for a browser, in a file that needs no network.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedprior import methods
+from fedprior.analysis.grouping import Warn
 from fedprior.core.method import Method
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import RunFolder
@@ -20,7 +21,7 @@ from fedprior.study.cells import Cell, Plan, Watch, chosen_seeds, job_of, planne
 from fedprior.study.program import Program, has_global_model, method_for
 from fedprior.study.recorder import CHECKPOINT_SECONDS, check_vacant, run_trial
 from fedprior.study.remarks import remarks_on
-from fedprior.study.results import Result, Results, Warn
+from fedprior.study.results import Result, Results
 from fedprior.study.settings import TaskSettings, is_task_key, settable
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name

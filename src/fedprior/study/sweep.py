@@ -22,6 +22,7 @@ import numpy as np
 
 from fedprior import methods
 from fedprior.analysis.choice import Candidate, choose
+from fedprior.analysis.grouping import Warn
 from fedprior.core.hyper import hypers
 from fedprior.core.method import Method
 from fedprior.errors import FedpriorError
@@ -32,7 +33,7 @@ from fedprior.study.cells import Cell, Watch
 from fedprior.study.grid import check_grid, lacks, read_grid
 from fedprior.study.program import Program, method_for
 from fedprior.study.rehearsal import traceable
-from fedprior.study.results import Results, Warn
+from fedprior.study.results import Results
 from fedprior.study.settings import is_task_key, read, read_task
 from fedprior.study.study import Study
 from fedprior.study.task import Task

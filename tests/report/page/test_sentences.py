@@ -79,6 +79,15 @@ def test_one_seed_has_no_intervals_and_says_so() -> None:
     assert not any("Intervals" in text for text in heard)
 
 
+def test_seeds_that_agree_by_chance_are_no_certainty() -> None:
+    heard = said(study({"local": [[50, 60], [52, 64]], "mh": [[60, 70], [64, 72]]}))  # +10 with both seeds
+    assert heard[0] == "mh has the highest accuracy, 66.50 %. The seeds cannot tell it from local."
+    assert heard[1] == (
+        "All seeds have the very same difference, so there is no interval; against local, in points: mh +10.00 "
+        "(better for 2 of 2 clients, worse for 0)."
+    )
+
+
 def test_equal_methods_few_samples_and_what_is_lacking() -> None:
     both = [[50.0, 60.0], [55.0, 60.0]]
     heard = said(study({"local": both, "mh": both}))

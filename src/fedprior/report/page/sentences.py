@@ -86,7 +86,9 @@ def _against(view: View, names: Names) -> Iterator[Sentence]:
         return sign * round(line.apart.interval.mean, ROUNDED) if line.apart else 0.0
 
     told = [line for line in compared if line.adjusted is not None and line.adjusted < LEVEL]
-    single = [line for line in compared if line.adjusted is None]
+    without = [line for line in compared if line.adjusted is None]
+    single = [line for line in without if line.apart and len(line.apart.seeds) == 1]
+    agreeing = [line for line in without if line not in single]
     open_ = [line for line in compared if line.adjusted is not None and line.adjusted >= LEVEL]
     tested = len(told) + len(open_)
     adjusted = f", adjusted for {tested} comparisons" if tested > 1 else ""
@@ -95,6 +97,7 @@ def _against(view: View, names: Names) -> Iterator[Sentence]:
         ("bad", "Worse than ", [line for line in told if gain(line) <= 0]),
         ("plain", "Not to be told from ", open_),
         ("plain", "One seed alone says nothing of another; against ", single),
+        ("plain", "All seeds have the very same difference, so there is no interval; against ", agreeing),
     )
     points = " points" if view.info.unit == "%" else ""
     for tone, words, lines in groups:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedprior.analysis.compare import EQUAL, LOCAL, Interval
 from fedprior.analysis.evidence import FEW, is_share
-from fedprior.analysis.paired import holm, p_value
+from fedprior.analysis.paired import LEVEL, holm, p_value
 from fedprior.analysis.series import ROUNDS
 from fedprior.analysis.summary import Number, over_seeds
 from fedprior.records.schema import ACCURACY, AVERAGES, ClientId, MetricInfo
@@ -163,5 +163,5 @@ def _best(numbers: Mapping[str, Mapping[int, float]], info: MetricInfo) -> tuple
     best = max(finite, key=lambda v: finite[v])
     aparts = {v: _apart(numbers[v], numbers[best]) for v in finite if v != best}
     adjusted = holm({v: apart.p for v, apart in aparts.items() if apart is not None and apart.p is not None})
-    untold = [v for v in aparts if adjusted.get(v, 1.0) >= 0.05]
+    untold = [v for v in aparts if adjusted.get(v, 1.0) >= LEVEL]
     return best, len(aparts) - len(untold), untold

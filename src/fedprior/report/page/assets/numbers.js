@@ -29,12 +29,12 @@ function twoSided(t, dof) {
   return Math.min(1, Math.max(0, 1 - inside));
 }
 
-/** The p-value of paired differences; null for a single one. */
+/** The p-value of paired differences; null for a single one, and for those that agree by chance to the last digit. */
 function pValue(differences) {
   if (differences.length < 2) return null;
   const middle = mean(differences);
   const error = deviation(differences) / Math.sqrt(differences.length);
-  if (error <= EQUAL) return Math.abs(middle) <= EQUAL ? 1 : 0;
+  if (error <= EQUAL) return Math.abs(middle) <= EQUAL ? 1 : null;
   return twoSided(middle / error, differences.length - 1);
 }
 

@@ -46,7 +46,9 @@ function againstSentences(view, say) {
   const gain = (line) => (view.info.higher ? 1 : -1) * inOrder(line.apart.mean);
   const told = compared.filter((line) => line.adjusted !== null && line.adjusted < LEVEL);
   const open = compared.filter((line) => line.adjusted !== null && line.adjusted >= LEVEL);
-  const single = compared.filter((line) => line.adjusted === null);
+  const without = compared.filter((line) => line.adjusted === null);
+  const single = without.filter((line) => line.apart.seeds.length === 1);
+  const agreeing = without.filter((line) => line.apart.seeds.length > 1);
   const tested = told.length + open.length;
   const adjusted = tested > 1 ? `, adjusted for ${tested} comparisons` : "";
   const unit = view.info.unit === "%" ? " points" : ` ${view.info.words}`;
@@ -55,6 +57,7 @@ function againstSentences(view, say) {
     ["bad", "Worse than ", told.filter((line) => gain(line) <= 0)],
     ["plain", "Not to be told from ", open],
     ["plain", "One seed alone says nothing of another; against ", single],
+    ["plain", "All seeds have the very same difference, so there is no interval; against ", agreeing],
   ]) {
     if (!lines.length) continue;
     const ordered = [...lines].sort((a, b) => (tone === "bad" ? gain(a) - gain(b) : gain(b) - gain(a)));

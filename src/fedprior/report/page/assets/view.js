@@ -37,7 +37,8 @@ function apartOf(task, ours, theirs) {
   const differences = seeds.map((seed) => ours[seed] - theirs[seed]);
   const middle = mean(differences);
   const n = differences.length;
-  const half = n > 1 ? (task.quantiles[n - 2] * deviation(differences)) / Math.sqrt(n) : null;
+  const agree = Math.max(...differences) - Math.min(...differences) <= EQUAL && Math.abs(middle) > EQUAL;
+  const half = n > 1 && !agree ? (task.quantiles[n - 2] * deviation(differences)) / Math.sqrt(n) : null;
   return {
     mean: middle,
     low: half === null ? null : middle - half,

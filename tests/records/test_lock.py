@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fedprior.errors import FedpriorError
-from fedprior.records.lock import NAME, hold, holder
+from fedprior.records.lock import LOOK, NAME, hold, holder
 
 CODE = """
 import sys, time
@@ -58,6 +59,33 @@ def test_who_has_patience_gets_in_when_the_other_leaves(tmp_path: Path) -> None:
         assert process.wait(5) == -signal.SIGKILL
     assert process.stdout is not None
     process.stdout.close()
+
+
+def test_who_only_looks_keeps_nobody_out(tmp_path: Path) -> None:
+    (tmp_path / NAME).touch()  # left behind
+    with (tmp_path / NAME).open() as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        threading.Timer(LOOK / 3, fcntl.flock, (looked_at, fcntl.LOCK_UN)).start()
+        with hold(tmp_path):
+            assert holder(tmp_path) is not None
+
+
+def test_a_folder_that_the_other_made_and_removed_is_made_again(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    taken, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with hold(new):
+            taken.set()
+            leave.wait(5)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    taken.wait(5)
+    threading.Timer(0.05, leave.set).start()
+    with hold(new, seconds=5.0):
+        assert holder(new) is not None
+    thread.join()
 
 
 def test_within_one_process_too(tmp_path: Path) -> None:

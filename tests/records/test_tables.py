@@ -43,6 +43,17 @@ def test_the_rows_of_some_rounds(rounds: set[int]) -> None:
     assert rows_of(text, rounds) == [row for row in rows if row.round in rounds]
 
 
+def test_the_rows_of_some_rounds_without_checksums() -> None:
+    """Those of the first format: every row of a round, also of one in the middle, and no more than a whole last one."""
+    lines = [f"{t},personal,own,{client},5,50.0,0.5\n" for t in (1, 2, 12) for client in (0, 1, 2)]
+    text = "".join(["round,model,data,client,samples,accuracy,loss\n", *lines])
+    for rounds in ({1}, {2}, {12}, {1, 12}, {1, 2, 12}):
+        assert [(row.round, row.client) for row in rows_of(text, rounds)] == [
+            (t, client) for t in sorted(rounds) for client in (0, 1, 2)
+        ]
+    assert [row.client for row in rows_of(text[:-3], {12})] == [0, 1]
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_rows_survive(table: str) -> None:
     assert decode(table, text_of(table)) == ROWS[table]

@@ -22,6 +22,7 @@ if sys.platform != "win32":
     import fcntl
 
 NAME = "lock"
+LOOK = 0.1  # seconds; whoever looks who is in a folder (`holder`) shares its lock for far less than that
 
 
 @contextlib.contextmanager
@@ -32,10 +33,9 @@ def hold(folder: Path, seconds: float = 0.0) -> Iterator[None]:
         yield
         return
     with writing(path):
-        folder.mkdir(parents=True, exist_ok=True)
-        end = time.monotonic() + seconds
+        end = time.monotonic() + max(seconds, LOOK)
         while (file := _take(path)) is None and time.monotonic() < end:
-            time.sleep(0.2)
+            time.sleep(LOOK / 4)
     if file is None:
         raise FedpriorError(f"{folder} is in use by {_who(path)}; wait until it ends, or use another --out")
     try:
@@ -73,6 +73,7 @@ def holder(folder: Path) -> str | None:
 def _take(path: Path) -> int | None:
     """The locked file; None if another process holds it."""
     while sys.platform != "win32":
+        path.parent.mkdir(parents=True, exist_ok=True)  # whoever made it may have left and removed it
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,7 +8,7 @@
         provenance.json  when, by which command and by which version the run was begun, and gone on with
         label_counts.json   how many samples of each class each client has, unless that is left out
         status.json      running, stopped, diverged or finished, and the round
-        checkpoints/     the newest two states (safetensors)
+        checkpoints/     the newest two states and, with validation samples, that of the best round (safetensors)
 
 Files are replaced, never edited in place, except the tables, which are appended to and cut back to the checkpoint's round
 on resume. A run killed at any moment goes on from its newest checkpoint with the bits it would have had.

@@ -38,8 +38,9 @@ def check_shape(config: Mapping[str, Any], where: str) -> None:
         value = _find({"protocol": {"eval_every": 1, **run["protocol"]}}, key)
         need(f"run.{key}", _is_whole(value, 1, MOST), value, f"a whole number from 1 to {MOST}")
     need("run.seed", _is_whole(run.get("seed"), -SEED, SEED), run.get("seed"), "a whole number of at most 64 bits")
-    revisions = run["variant"]["revisions"].values()
-    need("run.variant.revisions", all(_is_whole(r, 1, MOST) for r in revisions), None, "whole numbers")
+    revisions = run["variant"]["revisions"]
+    counted = all(_is_whole(revision, 1, MOST) for revision in revisions.values())
+    need("run.variant.revisions", counted, revisions, f"whole numbers from 1 to {MOST}")
     budget = run["protocol"].get("budget")
     valid = budget is None or (isinstance(budget, dict) and len(budget) == 1 and all(map(_is_number, budget.values())))
     need("run.protocol.budget", valid, budget, "a number of one kind")

@@ -179,8 +179,8 @@ def rows_of(text: str, rounds: Collection[int], clients: Sequence[ClientId] = ()
         if (first := re.compile(rf"\n{t}{key}").search(text, end)) is not None:
             after = re.compile(rf"\n(?!{t},)\d+{key}").search(text, first.start())
             end = len(text) if after is None else after.start()
-            parts.append(text[first.start() : end])
-    found = scan("clients.csv", head + "".join(parts), clients).rows if parts else []
+            parts.append(text[first.start() + 1 : end + 1])  # with the line break behind it: without one, a row is torn
+    found = scan("clients.csv", "\n".join([head, "".join(parts)]), clients).rows if parts else []
     return [row for row in found if isinstance(row, ClientRow) and row.round in rounds]
 
 

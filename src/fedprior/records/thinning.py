@@ -18,7 +18,7 @@ from fedprior.records.schema import ClientId
 
 ClientRows = int | Literal["all"]
 KEY = "client_rows"  # in a configuration: how many clients are recorded one by one; absent: all of them
-MANY, SAMPLE = 10_000, 1_000  # clients up to which all are recorded unless told otherwise, and of how many more
+MANY, SAMPLE = 10_000, 1_000  # unless told otherwise, all of up to MANY clients are recorded, and SAMPLE of more
 
 
 def automatic(clients: int) -> ClientRows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import shutil
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,8 @@ from fedprior.flower.server import serve
 from fedprior.flower.spec import open_spec
 from fedprior.flower.state import Store
 from fedprior.records.runs import RunFolder
-from flower.example import NAMES, NOW, Deployment, Stop, assert_same, killing, order_of, samples
+from fedprior.records.schema import Status
+from flower.example import NAMES, NOW, TASK, Deployment, Stop, assert_same, killing, order_of, samples
 
 ROW = "ditto"  # clients keep states, and there is a global model
 
@@ -168,6 +170,24 @@ def test_another_clients_state_is_not_taken(tmp_path: Path, caplog: pytest.LogCa
 def test_what_never_began_cannot_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(FedpriorError, match="holds no run to go on with"):
         Deployment(tmp_path, ROW).run(resume=True)
+
+
+def test_a_run_can_be_made_longer_but_not_shorter(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    deployment = Deployment(tmp_path, ROW, rounds=2)
+    run = deployment.run()
+    deployment.task.write_text(TASK.format(rounds=1, model="mclr"))
+    with pytest.raises(
+        FedpriorError, match="is at round 2 already and cannot end at rounds = 1; give at least 2 rounds"
+    ):
+        deployment.run(resume=True, minimum=0)
+    assert run.status == (Status.FINISHED, 2)
+    deployment.task.write_text(TASK.format(rounds=3, model="mclr"))
+    changed = json.loads((run.path / "config.json").read_text())
+    changed["environment"]["jaxlib"] = "0.0.1"
+    (run.path / "config.json").write_text(json.dumps(changed))
+    assert_same(deployment, deployment.run(resume=True), ROW)
+    assert run.config["run"]["protocol"]["rounds"] == 3
+    assert "resuming with another jaxlib: '0.0.1' then" in caplog.text
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ from fedprior.records.reading import column_names
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import Session, Status, Times
 from fedprior.study.trial import Scores, Trial, is_finite
+from fedprior.study.variant import Variant
 
 log = logging.getLogger("flwr")
 
@@ -61,8 +62,6 @@ def server_app(task: Path | str, model: ModelBuilder | None = None) -> ServerApp
 def serve(grid: Grid, spec: Spec, options: Options, patience: Patience | None = None) -> RunFolder:
     """Run a federation to its last round."""
     patience = replace(patience or Patience(), deadline=options.deadline)
-    from fedprior.study.variant import Variant
-
     folder = Path(options.out) / spec.file.task.name / Variant.parse(options.row).name / str(options.seed)
     run = RunFolder(folder)
     run.check_plain()
@@ -123,11 +122,18 @@ class Server:
             self.run.begin(config)
             self._save(state)
         else:
-            self.run.check_same(config)
+            for text in self.run.check_same(config):
+                log.warning("fedprior: %s", text)
             state = checkpoint.unpack(kept, {"state": self.programs.like["state"]})["state"]
+            if (at := int(state.round)) > rounds:
+                raise FedpriorError(
+                    f"{self.run.path} is at round {at} already and cannot end at rounds = {rounds}; give at least {at} "
+                    "rounds, or begin a new run with another out"
+                )
+            self.run.update(config)  # it may be made longer
             # The scores of this round are asked for again: they ride on the messages of the next.
-            self.run.rewind(int(state.round), column_names(config), lambda t, model, data: t < int(state.round))
-            self.run.set_status(Status.RUNNING, int(state.round))
+            self.run.rewind(at, column_names(config), lambda t, model, data: t < at)
+            self.run.set_status(Status.RUNNING, at)
         self.run.sign(session, None)  # which labels a site has is its own affair
         while True:
             begun, t = time.perf_counter(), int(state.round)

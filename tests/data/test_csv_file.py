@@ -36,6 +36,7 @@ def refused(folder: Path, text: str | bytes, wanted: Columns = SITE, name: str =
         "site,age,dose\nA,1,0.5\nB,2,-1e3\n",
         "\ufeffsite,age,dose\r\nA,1,0.5\r\nB,2,-1e3\r\n",  # as Excel writes it
         "site;age;dose\nA;1;0.5\nB;2;-1e3",
+        "\n \nsite;age;dose\nA;1;0.5\nB;2;-1e3\n",  # the separator is that of the first line that is not empty
         "\n site , age,dose \n\nA, 1 ,0.5\n , ,\n,,\nB, 2,-1000\n\n",  # spaces and empty lines
         '"site","\nage\n","dose"\n"A","1","0.5"\n"B",2,-1000.0\n',
     ],
@@ -51,6 +52,8 @@ def test_packed_files_and_tabs(tmp_path: Path) -> None:
     text = "site\tage\nA,1\t3\n"
     packed = table(tmp_path, gzip.compress(text.encode()), name="visits.tsv.gz")
     assert packed.others == table(tmp_path, text, name="visits.tsv").others == {"site": ["A,1"]}
+    for name, content in (("VISITS.TSV", text.encode()), ("VISITS.TSV.GZ", gzip.compress(text.encode()))):
+        assert table(tmp_path, content, name=name).others == packed.others
     assert "cannot unpack" in refused(tmp_path, gzip.compress(text.encode())[:-9], name="visits.tsv.gz")
     assert "cannot unpack" in refused(tmp_path, text, name="visits.csv.gz")
 

@@ -74,6 +74,14 @@ def test_word_vectors_are_read_plain_or_compressed(tmp_path: Path) -> None:
         assert {word: vector.tolist() for word, vector in vectors.items()} == {"good": [1, 2], "day": [3, 4]}
 
 
+def test_word_vectors_whose_packing_is_broken_are_refused(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(b"the 0.1 0.2\n" * 2000))
+    packed[20:40] = bytes(byte ^ 0xFF for byte in packed[20:40])
+    (tmp_path / "a.txt.gz").write_bytes(packed)
+    with pytest.raises(FedpriorError, match=r"cannot read line 1 of .*fetch it again"):
+        read_glove(tmp_path / "a.txt.gz")
+
+
 def test_names_are_numbered_by_first_appearance() -> None:
     numbers, names = numbered(["b", 3, "b", "a"])
     assert (numbers.tolist(), names) == ([0, 1, 0, 2], ("b", 3, "a"))

@@ -163,7 +163,7 @@ def test_missing_column_and_empty_data_are_told(hub: Path) -> None:
     for file in (hub / "femnist").iterdir():
         file.unlink()
     write(hub / "femnist", "validation", {"image": [png(PIXELS[0])], "character": [1], "writer_id": ["a"]}, "image")
-    with pytest.raises(FedpriorError, match=r"no sample in the train and test splits of .*; found: validation"):
+    with pytest.raises(FedpriorError, match=r"no sample in the splits of .*; wanted: train or test; found: validation"):
         load("femnist")
     write(hub / "sent140", "train", {"text": TWEETS, "sentiment": [0, 1, 0, 1]})
     with pytest.raises(FedpriorError, match=r"no column 'user' in .*; found: text, sentiment"):

@@ -23,10 +23,13 @@ ROWS_AT_ONCE = 512  # so few that a processor's cache holds their cells
 def read_csv(path: Path, wanted: Columns) -> Table:
     """The wanted columns of a file of text, read piece by piece. Empty lines are passed over."""
     with _opened(path) as file:
-        first = file.readline()
-        reader = csv.reader(
-            itertools.chain([first], file), delimiter=_delimiter(path, first), skipinitialspace=True, strict=True
-        )
+        begun: list[str] = []  # the lines up to the first that is not empty
+        for line in file:
+            begun.append(line)
+            if line.strip():
+                break
+        mark = _delimiter(path, begun[-1] if begun else "")
+        reader = csv.reader(itertools.chain(begun, file), delimiter=mark, skipinitialspace=True, strict=True)
         try:
             return _read(path, reader, wanted)
         except csv.Error as error:
@@ -66,7 +69,7 @@ def _read(path: Path, reader: Any, wanted: Columns) -> Table:
 
 
 def _pieces(where: str, reader: Any, width: int) -> Iterator[tuple[list[int], list[list[str]]]]:
-    """The rows of the file, some thousands at a time, with the line in which each begins."""
+    """The rows of the file, some hundreds at a time, with the line in which each begins."""
     lines: list[int] = []
     rows: list[list[str]] = []
     while True:
@@ -91,8 +94,8 @@ def _pieces(where: str, reader: Any, width: int) -> Iterator[tuple[list[int], li
 
 
 def _delimiter(path: Path, first: str) -> str:
-    """A tab for .tsv; else the first of comma, semicolon and tab that the first line holds."""
-    if ".tsv" in path.suffixes[-2:]:
+    """A tab for .tsv; else the first of comma, semicolon and tab that the line with the columns' names holds."""
+    if path.name.lower().endswith((".tsv", ".tsv.gz")):
         return "\t"
     return next((mark for mark in ",;\t" if mark in first), ",")
 
@@ -100,7 +103,7 @@ def _delimiter(path: Path, first: str) -> str:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """The file as text; what keeps it from being read is told in one line."""
-    opener = gzip.open if path.suffix == ".gz" else open
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             yield file

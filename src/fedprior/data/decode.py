@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -93,7 +94,7 @@ def read_glove(file: Path) -> dict[str, npt.NDArray[np.float32]]:
             for line in lines:
                 word, *numbers = line.rstrip().split(" ")
                 vectors[word] = np.array(numbers, np.float32)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise FedpriorError(
             f"cannot read line {len(vectors) + 1} of {file} ({first_line(error)}); fetch it again"
         ) from error

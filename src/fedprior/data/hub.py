@@ -77,7 +77,8 @@ def read(name: str, spec: Spec, root: Path | None) -> tuple[Arrays, Digests]:
         parts = {split: tables[split] for split in spec.splits if split in tables}
         if not sum(map(len, parts.values())):
             there = ", ".join(tables)
-            raise FedpriorError(f"no sample in the train and test splits of {folder or spec.hub}; found: {there}")
+            wanted = " or ".join(spec.splits)
+            raise FedpriorError(f"no sample in the splits of {folder or spec.hub}; wanted: {wanted}; found: {there}")
         arrays = _decode(parts, spec, glove, str(folder or spec.hub))
     digests = array_digests(arrays)
     _write_entry(entry, arrays, digests)

@@ -28,9 +28,7 @@ class Preparation:
     columns: tuple[str, ...] | None = None  # of a table, in the order in which a sample has them
     words: tuple[str, ...] | None = None  # with a vector, the first of which has id 2
     shape: tuple[int, ...] | None = None  # of a sample as it is given; None: any
-    vectors: int | None = (
-        None  # how many word vectors there are, where a sample is a row of their numbers; None: it is not
-    )
+    vectors: int | None = None  # how many word vectors there are; None: a sample is no row of their numbers
 
     def __call__(self, given: npt.ArrayLike | Sequence[str]) -> npt.NDArray[Any]:
         """Prepare samples [n, ...].

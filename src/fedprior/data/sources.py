@@ -60,9 +60,7 @@ class Source:
     is_test: npt.NDArray[np.bool_] | None = None  # [n] the data's own test split, where it has one
     vectors: npt.NDArray[np.float32] | None = None  # [V, d] word vectors; rows 0 (padding) and 1 (unknown) are zero
     group_names: tuple[int | str, ...] | None = None  # what the groups 0, 1, ... are called, where it is known
-    class_names: tuple[int | str, ...] | None = (
-        None  # what the labels 0, 1, ... are called, where they are no such numbers
-    )
+    class_names: tuple[int | str, ...] | None = None  # what the labels 0, 1, ... are called; None: just that
     preparation: Preparation = field(default_factory=Preparation)  # how a sample as its owner has it becomes one of x
 
 

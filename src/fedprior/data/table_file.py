@@ -70,7 +70,7 @@ def _read_npz(path: Path, wanted: Columns) -> Table:
         if length is None or length != n or (name in kept and arrays[name].ndim != 1):
             raise FedpriorError(
                 f"array '{name}' of {path.name} has shape {arrays[name].shape} where '{features[0]}' has "
-                f"{arrays[features[0]].shape}; give one entry for each sample, or list it under data.ignore"
+                f"{arrays[features[0]].shape}; give one entry for each sample, or {wanted.drop}"
             )
     if len(features) > 1 and any(arrays[name].ndim > 1 for name in features):
         shapes = ", ".join(f"'{name}' {arrays[name].shape}" for name in features)

@@ -35,10 +35,12 @@ MAY_IMPORT["reproduce"] = {*MAY_IMPORT}
 MAY_IMPORT["flower"] = {*MAY_IMPORT}
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "__init__"}
 MAY_IMPORT["__init__"] = {*MAY_IMPORT} - {"cli"}
+MAY_IMPORT["__main__"] = {"cli"}
 # Packages that a room imports at the top of its files; anything heavier is imported inside functions.
 PACKAGES: dict[str, set[str]] = {
     **{name: {"numpy"} for name in TOP},
     "__init__": set(),
+    "__main__": set(),
     "records": {"numpy"},
     "analysis": {"numpy"},
     "report": {"numpy"},

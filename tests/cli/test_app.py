@@ -24,6 +24,11 @@ def test_version_and_help() -> None:
     assert "[settings]" in shown
 
 
+def test_the_package_is_a_program_too() -> None:
+    told = subprocess.run([sys.executable, "-m", "fedprior", "--version"], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == fp.__version__
+
+
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 

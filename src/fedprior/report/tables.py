@@ -44,9 +44,7 @@ class Table:
     values: tuple[tuple[float | None, ...], ...] = ()  # behind the cells, where the best are to be marked
     kinds: tuple[frozenset[str], ...] = ()  # of the rows: the best is that among rows of a kind
     label: str = ""  # by which a text refers to the table
-    numbers: tuple[
-        tuple[Any, ...], ...
-    ] = ()  # the lines of the CSV, the heading first; if there are none, head and body
+    numbers: tuple[tuple[Any, ...], ...] = ()  # the lines of the CSV, the heading first; none: head and body
 
     def is_text(self, column: int) -> bool:
         """Whether a column is text, and not numbers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,27 @@ def test_only_what_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "toy" / "mh" / "0" / "status.json").touch()
     watched.page()
     assert read == looked == ["mh"]
+
+
+def test_a_page_that_could_not_be_made_is_made_when_it_is_next_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise MemoryError
+
+    watched = Later(tmp_path)
+    before, _ = watched.page()
+    folder = written_below(tmp_path, made(("mh",), 1, rounds=2)[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(live, "page", fail)
+        with pytest.raises(MemoryError):
+            watched.page()
+    version, page = watched.page()
+    assert payload(page)["live"] == version != before
+    assert list(watched._readings) == [str(folder)]
+    shutil.rmtree(folder)
+    watched.page()
+    assert not watched._readings
 
 
 def test_folders_are_not_looked_at_all_the_time(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -11,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from analysis.handmade import record, rows, written_below
+from analysis.handmade import evaluated, record, rows, written_below
 
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import ClientId, LabelCounts, RunRecord
+from fedprior.records.schema import ClientId, LabelCounts, MetricInfo, RunRecord, Status
 from fedprior.report.page.encode import encoded
 from fedprior.report.page.gather import gather, thinned
 from fedprior.report.page.holdings import holdings_of
@@ -147,6 +148,22 @@ def test_several_tasks_begin_with_all_of_them() -> None:
     assert "<h1>2 tasks</h1>" in text
     assert text.index("Methods and tasks") < text.index("What the numbers say")
     assert '<a href="#task-1">two</a>' in text
+
+
+def test_what_a_run_at_work_has_spent_is_of_the_rounds_that_it_has_done() -> None:
+    (done,) = made(("mh",), 1, rounds=6)
+    at_work = dataclasses.replace(done, status=Status.RUNNING, round=0)  # the status is as of its last change
+    spent, so_far = (gather([each]).tasks[0].methods["mh"].spent for each in (done, at_work))
+    assert spent.megabytes == pytest.approx(6 * 4e-6 * 1000 * (1.0 * 4 + 0.5 * 3))
+    assert so_far == spent
+
+
+def test_a_value_that_is_no_share_has_no_interval_of_one() -> None:
+    distance = MetricInfo("distance", "", "lower")
+    values = evaluated([{"distance": [500.0, 600.0]}], samples=[30, 40], metrics=[distance])
+    text = page(gather([record("mh", 0, *values, metrics=[distance], protocol={"rounds": 1})]))
+    assert "600.000</td>" in text
+    assert "Wilson)" not in text
 
 
 def test_a_large_study_is_thinned_and_has_every_method() -> None:

@@ -35,7 +35,8 @@ def overview_html(tasks: Sequence[TaskNumbers]) -> str:
         ]
         labels = (*(task.name for task in tasks), "average", "deviation over tasks")
         tds = "".join(
-            element("td", text(c.replace("-", NONE)), data_label=n) for n, c in zip(labels, cells, strict=True)
+            element("td", text(NONE if c == "-" else c.replace("-", "\N{MINUS SIGN}")), data_label=n)
+            for n, c in zip(labels, cells, strict=True)
         )
         rows.append(element("tr", element("th", text(name), scope="row") + tds))
     links = [element("th", element("a", text(t.name), href=f"#task-{k}"), scope="col") for k, t in enumerate(tasks)]

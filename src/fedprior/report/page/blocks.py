@@ -18,12 +18,10 @@ from fedprior.analysis.evidence import equal_rows, support
 from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import ROUNDS, SCORED_MODELS, Series, all_series, chosen_rounds, columns, reported
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import NEWCOMERS, ClientId, MetricInfo, RunRecord
+from fedprior.records.schema import AVERAGES, NEWCOMERS, ClientId, MetricInfo, RunRecord
 
 MODELS = (*SCORED_MODELS, *NEWCOMERS)
-INSTEAD = dict(
-    zip(("global", "newcomer-global"), ("personal", "newcomer"), strict=True)
-)  # where there is no such model
+INSTEAD = {"global": "personal", "newcomer-global": "newcomer"}  # where there is no such model
 POOLED = "pooled"  # beside the three averages on own test samples
 
 
@@ -115,7 +113,7 @@ def _cell(
         if not chosen:
             continue
         rounds[seed] = chosen
-        for average in ("weighted", "mean", "worst_decile"):
+        for average in AVERAGES:
             curve = series.get((model, "own", average), {})
             if all(t in curve for t in chosen):
                 averages.setdefault(average, {})[seed] = float(np.mean([curve[t] for t in chosen]))

@@ -1,8 +1,7 @@
 """The numbers of a task as the page's script reads them: small, and exact where a sentence depends on it.
 
-Equal arrays are written once. A client's accuracy is written as its number of right answers, curves as steps of a hundredth
-of a point (or finer, for other metrics), the band around it in coarser
-ones, and averages with nine digits.
+Equal arrays are written once. A client's accuracy is written as its number of right answers, a curve in steps of a hundredth
+of a point (or in finer ones, for other metrics), the band around it in coarser ones, and averages with nine digits.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from fedprior.analysis.series import ROUNDS
 from fedprior.records.schema import ClientId, MetricInfo
 from fedprior.report.page.blocks import MODELS, Block, Cell
 from fedprior.report.page.gather import Curve, TaskNumbers
+from fedprior.report.page.holdings import PARTS
 from fedprior.report.page.look import colours
 from fedprior.report.words import metric_words
 
@@ -216,7 +216,7 @@ def _holdings(task: TaskNumbers, clients: Sequence[ClientId]) -> dict[str, Any] 
     if task.holdings is None:
         return None
     held = task.holdings.clients
-    parts = [part for part in ("train", "validation", "test") if any(part in each for each in held.values())]
+    parts = [part for part in PARTS if any(part in each for each in held.values())]
     known = [*clients, *(client for client in held if client not in task.samples)]
     empty = [0] * len(task.holdings.classes)
     return {

@@ -12,7 +12,7 @@ from fedprior.analysis.grouping import Seeds, Warn, group, is_cell, method_of, s
 from fedprior.analysis.summary import facts
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import AVERAGES, ClientId, MetricInfo, RunRecord, Status
-from fedprior.records.spending import HVP
+from fedprior.records.spending import BYTES, HVP
 from fedprior.records.thinning import thinned_words
 from fedprior.report.page.blocks import MODELS, Block, Reading, blocks_of, measured, reading
 from fedprior.report.page.holdings import Holdings, holdings_of
@@ -155,12 +155,12 @@ def _method(variant: str, seeds: Seeds) -> Method:
     takes, done = about["round_takes"], max(run.round for run in runs)
     if any(run.status is Status.RUNNING for run in runs):  # its status is as of its last change
         done = max([done, *(row.round for run in runs for row in run.rows)])
-    seconds, sent = about["seconds"], takes and takes["numbers"] is not None
+    seconds, sent = about["seconds"], takes["numbers"] if takes else None
     spent = Spent(
         done,
         (takes["gradients"] + HVP * takes["hvps"]) * done if takes else None,
         takes["hvps"] * done if takes else None,
-        about["megabytes_sent"] if sent else None,
+        None if sent is None else sent * BYTES / 1e6 * done,
         seconds["mean"] if seconds else None,
     )
     return Method(variant, row_name(variant, about), method_of(seeds), spent, runs)

@@ -73,8 +73,9 @@ class Watched:
             if path not in self._runs or self._runs[path][0] != signatures[path]:
                 self._runs[path] = signatures[path], _read(run)
         self._runs = {path: self._runs[path] for path in runs}
-        self._seen, self._version = seen, seen[:16]
-        self._page = page(self._gather(), live=self._version)
+        self._readings = {where: self._readings[where] for where in map(str, runs) if where in self._readings}
+        self._page = page(self._gather(), live=seen[:16])
+        self._seen, self._version = seen, seen[:16]  # now that the page is made
         self._made, self._took = self._clock(), self._clock() - now
 
     def _gather(self) -> Gathered:

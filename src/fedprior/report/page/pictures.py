@@ -68,7 +68,7 @@ def curves_picture(task: TaskNumbers, view: View) -> str:
     pad = 0.06 * (high - low) or 1.0
     last = max(c.rounds[-1] for c in curves.values())
     x, y = scale(0, last, LEFT, WIDTH - RIGHT), scale(low - pad, high + pad, bottom, 12)
-    parts = [_grid(ticks(low - pad, high + pad), y, view), _rounds(last, x, bottom)]
+    parts = [_grid(ticks(low - pad, high + pad), y), _rounds(last, x, bottom)]
     for variant, curve in curves.items():
         points = [(x(t), y(v)) for t, v in zip(curve.rounds, curve.mean, strict=True) if math.isfinite(v)]
         path = " ".join(f"{a:.1f},{min(b, bottom + 0.0):.1f}" for a, b in points if b <= bottom + 40)
@@ -93,7 +93,7 @@ def cut(words: str, most: int) -> str:
     return words if len(words) <= most else f"{words[: most - 1 - end]}…{words[-end:]}"
 
 
-def _grid(levels: Sequence[float], y: Scale, view: View) -> str:
+def _grid(levels: Sequence[float], y: Scale) -> str:
     lines = (mark("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(t), y2=y(t), class_="grid") for t in levels)
     return "".join([*lines, *(label(LEFT - 6, y(t) + 4, f"{t:g}", "end") for t in levels)])
 
@@ -122,11 +122,8 @@ def gains_picture(task: TaskNumbers, view: View) -> str:
     for k, (variant, row) in enumerate(rows.items()):
         middle = 18 + 24 * k
         parts.append(label(140, middle + 4, cut(task.names[variant], 20), "end"))
-        for kind in (
-            "same",
-            "worse",
-            "better",
-        ):  # a dot is a line of no length with round ends, which is short to write
+        for kind in ("same", "worse", "better"):
+            # A dot is a line of no length with round ends, which is short to write.
             dots = [f"M{x(d):.1f} {middle}h0" for d in row.values() if math.isfinite(d) and _kind(sign * d) == kind]
             parts += [element("path", d="".join(dots), class_=f"clients {kind}")] if dots else []
         counts = next(line.counts for line in view.lines if line.variant == variant)
@@ -202,7 +199,7 @@ def cost_picture(task: TaskNumbers, view: View) -> str:
     left, right, pad = min(costs) / 1.3, max(costs) * 1.3, 0.1 * (max(values) - min(values)) or 1.0
     x = scale(math.log(left), math.log(right), LEFT, WIDTH - RIGHT)
     y = scale(min(values) - pad, max(values) + pad, bottom, 10)
-    parts = [_grid(ticks(min(values) - pad, max(values) + pad, 5), y, view)]
+    parts = [_grid(ticks(min(values) - pad, max(values) + pad, 5), y)]
     parts += [label(x(math.log(t)), bottom + 16, format_count(t), "middle") for t in log_ticks(left, right)]
     parts.append(label(WIDTH - RIGHT, bottom + 32, f"{COSTS[kind]} (log scale)", "end", "label quiet"))
     named: list[tuple[float, float, float]] = []  # from where to where labels are, and at which height

@@ -181,8 +181,10 @@ def worst_html(task: TaskNumbers, view: View) -> str:
     head = ("client", "test samples", task.names[line.variant], *(["95 % from samples (Wilson)"] if share else []))
     rows = []
     for client in worst:
-        low, high = wilson(values[client], task.samples[client])
-        cells = (str(task.samples[client]), number_text(values[client], view.info), f"{low:.0f}{NONE}{high:.0f}")
-        tds = "".join(element("td", text(c), data_label=n) for n, c in zip(head[1:], cells, strict=False))
+        cells = [str(task.samples[client]), number_text(values[client], view.info)]
+        if share:
+            low, high = wilson(values[client], task.samples[client])
+            cells.append(f"{low:.0f}{NONE}{high:.0f}")
+        tds = "".join(element("td", text(c), data_label=n) for n, c in zip(head[1:], cells, strict=True))
         rows.append(element("tr", element("th", text(client), scope="row") + tds))
     return table_html("".join(element("th", text(name), scope="col") for name in head), rows, "worst")

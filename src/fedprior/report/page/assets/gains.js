@@ -31,10 +31,11 @@ function gainsFigure(figure, task, rows, view) {
   const height = row * rows.length + 44;
   const bottom = height - 36;
   const every = rows.flatMap((line) => line.differences.filter((d) => d !== null));
-  const x = scaleOf(Math.min(0, ...every), Math.max(0, ...every), left + 8, width - right - 8);
+  const [least, largest] = every.reduce(([low, high], d) => [Math.min(low, d), Math.max(high, d)], [0, 0]); // they may be too many for arguments
+  const x = scaleOf(least, largest, left + 8, width - right - 8);
   const most = Math.max(...task.samples);
   const parts = [];
-  for (const t of ticks(Math.min(0, ...every), Math.max(0, ...every), narrow ? 4 : 8)) {
+  for (const t of ticks(least, largest, narrow ? 4 : 8)) {
     parts.push(s("line", { x1: x(t), x2: x(t), y1: 2, y2: bottom, class: t === 0 ? "zero" : "grid" }));
     parts.push(label(x(t), bottom + 16, `${t > 0 ? "+" : ""}${String(t).replace("-", "\u2212")}`, { "text-anchor": "middle" }));
   }

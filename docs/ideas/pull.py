@@ -15,7 +15,8 @@
 import numpy as np
 
 rng = np.random.default_rng(0)
-n, sigma, tau = 5, 1.0, 0.5  # samples of a client, their noise, and how far clients' true answers lie apart
+# A client's samples, their noise, and how far the clients' true answers lie apart
+n, sigma, tau = 5, 1.0, 0.5
 w = np.zeros(2)
 truth = w + tau * rng.normal(size=(2000, 2))  # two thousand clients, so that averages are smooth
 mean = truth + sigma / np.sqrt(n) * rng.normal(size=(2000, 2))  # what each client's own samples say

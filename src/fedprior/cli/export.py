@@ -75,5 +75,5 @@ def _told(predictor: Predictor, target: Path) -> str:
     about = predictor.about
     whose = "the global model" if predictor.client is None else f"the model of client {predictor.client!r}"
     accuracy, samples = about["test_accuracy"], about["test_samples"]
-    scored = "not tested" if accuracy is None else f"{accuracy:.2f} % of {samples} test samples"
+    scored = "no test accuracy is recorded" if accuracy is None else f"{accuracy:.2f} % of {samples} test samples"
     return f"{whose} ({about['row']}, seed {about['seed']}, round {about['round']}: {scored}): {target}"

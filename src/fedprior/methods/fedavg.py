@@ -20,7 +20,7 @@ from fedprior.core.vectors import Tree, Vector
 
 
 class FedAvg(Method):
-    """One global model; its personal model is the received global one.
+    """One global model, which is every client's personal model too.
 
     >>> FedAvg(R=5).alpha
     0.01

@@ -147,5 +147,5 @@ def _about(result: Result, t: int, client: ClientId | None, choice: str) -> dict
         "model": task.settings.model["name"],
         "versions": {name: version for name, version in environment().items() if name != "machine"},
         "test_samples": samples,
-        "test_accuracy": scored[0]["accuracy"] if scored else None,  # None: the round was not evaluated
+        "test_accuracy": scored[0]["accuracy"] if scored else None,  # None: not recorded, of this round or this client
     }

@@ -156,10 +156,8 @@ def resume_run(trial: Trial, run: RunFolder, start: State) -> tuple[State, list[
     lost = check_resumable(run.path, run.standing.clients, trial.schedule, at, KEY in config)
     if run.status == (Status.FINISHED, rounds) and at == rounds == before and not lost:
         return state, warnings
-    if at < rounds:
-        run.set_status(
-            Status.RUNNING, at
-        )  # first of all: killed in between, the tables may go further, but not less far
+    if at < rounds:  # first of all: if it is killed in between, the tables may go further, but not less far
+        run.set_status(Status.RUNNING, at)
     run.update(config)
     # Rows that a run of this length would not have go: a shorter one's last round may be no evaluation of this one.
     run.rewind(at, column_names(config), trial.schedule.is_wanted)

@@ -106,9 +106,8 @@ class Protocol(Strict):
     clients_per_vmap: int = pydantic.Field(1, ge=1)  # 1 on CPUs, more on accelerators
     # How many clients are recorded one by one; None: all of them, or a sample of a very large federation.
     client_rows: Literal["all"] | Annotated[int, pydantic.Field(ge=1)] | None = None
-    record_labels: bool = (
-        True  # whether records say how many samples of each class a client has: it may be confidential
-    )
+    # Whether records say how many samples of each class a client has, which may be confidential.
+    record_labels: bool = True
 
     @property
     def unsaid(self) -> set[str]:

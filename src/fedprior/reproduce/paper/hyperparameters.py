@@ -64,9 +64,8 @@ GRIDS = {  # by the shipped task
 }
 DOUBLED = (
     LG,
-    Row(
-        "lg, eta_alpha doubled", "lg-released eta_alpha=0.1", LG.method, {"eta_alpha": 0.1}
-    ),  # 0.05 in the released code
+    # 0.05 in the released code
+    Row("lg, eta_alpha doubled", "lg-released eta_alpha=0.1", LG.method, {"eta_alpha": 0.1}),
     MEG,
     Row("meg, eta doubled", "meg-released eta=0.1", MEG.method, {"eta": 0.1}),
     MH,
@@ -133,7 +132,7 @@ class Hyperparameters(Artefact):
                 stem, shown_to = f"{self.name}-{kind}-{task.name}", figure(task.column, tried, MODELS)
                 paths += write_captioned(folder, stem, shown_to, _caption(task, row, tried), self.name, request)
             sensitive += sensitivity(task, tried)
-        doubled = [self._doubled(request, results, task) for task in self._doubled_tasks(request)]
+        doubled = [self._doubled(results, task) for task in self._doubled_tasks(request)]
         tables = [_sensitivity_table(row, sensitive, cells), *([_doubled_table(doubled)] if doubled else [])]
         cells += [cell for line in doubled for cell in line]
         paths += [
@@ -152,7 +151,7 @@ class Hyperparameters(Artefact):
         rows = request.rows_of((MH,) if request.methods is None else (MH, MH_PAPER))
         return rows[0]
 
-    def _doubled(self, request: Request, results: Results, task: PaperTask) -> list[Entry]:
+    def _doubled(self, results: Results, task: PaperTask) -> list[Entry]:
         variants = results.groups().get(task.name, {})
         found = [entry(task, row.label, variants[row.variant], PERSONAL) for row in DOUBLED if row.variant in variants]
         return [cell for cell in found if cell is not None]

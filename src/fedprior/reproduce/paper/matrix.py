@@ -85,7 +85,7 @@ class Matrix:
         kept = [cell for (_, label), cell in self.cells.items() if label in {row.label for row in rows}]
         about = [
             "± standard deviation over seeds",
-            *(["[ ]: the paper's value"] if choice == BEST and self._has_paper(rows) else []),
+            *(["[ ]: the paper's value"] if choice == BEST and self._has_paper else []),
             "Avg and Std: over the paper's tasks (n - 1), H: over the hard ones, where a row has all of them",
             *notes,
             budget_note(kept),
@@ -102,7 +102,8 @@ class Matrix:
             label=f"{self.title}-{choice}",
         )
 
-    def _has_paper(self, rows: Iterable[Row]) -> bool:
+    @property
+    def _has_paper(self) -> bool:
         return any(cell.published is not None for cell in self.cells.values())
 
     def _cell(self, task: PaperTask, row: Row, choice: str) -> str:

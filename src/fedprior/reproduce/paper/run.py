@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 LAYOUT = 1
 MARK = "reproduction.json"
-REFERENCE_GRADIENTS = 140  # of mh-released, for each client
 
 
 def check_folder(out: Path) -> None:

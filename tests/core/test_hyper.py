@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,11 +22,13 @@ class Toy(Method):
     steps: int = hyper(3, least=1)
     step: float | None = hyper(None, above=0, below=2)
     kind: str = hyper("a", choices=("a", "b"))
-    maybe: str | None = hyper(None, choices=(None, "a", 1))
+    maybe: str | int | None = hyper(None, choices=(None, "a", 1))
     thing: str | dict[str, int] = hyper("a", choices=("a",), objects=dict)
     pull: float = hyper(1.0, inert=0)
     extra: float = hyper(1.0, inert=0, needs=("kind = b", lambda m: m.kind == "b"))
     plain: int = 7
+    sizes: tuple[int, ...] = (1, 2)
+    mood: Literal["a", "b"] = "a"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,15 @@ class Toy(Method):
         ({"maybe": "b"}, "maybe = 'b' is not valid; valid: a, 1$"),
         ({"thing": "b"}, "thing = 'b' is not valid; valid: a, or a dict$"),
         ({"thing": 3}, "thing = 3 is not valid"),
+        ({"free": "x"}, r"free = 'x' has the wrong type \(str\); it must be float$"),
+        ({"free": True}, r"free = True has the wrong type \(bool\); it must be float$"),
+        ({"free": None}, r"free = None has the wrong type \(NoneType\); it must be float$"),
+        ({"steps": 2.5}, r"steps = 2.5 has the wrong type \(float\); it must be int$"),
+        ({"step": "x"}, r"it must be float or none$"),
+        ({"share": 2}, "share = 2 is not valid; it must be a finite number of"),  # as the field says, not the value
+        ({"plain": 7.5}, r"plain = 7.5 has the wrong type \(float\); it must be int$"),
+        ({"sizes": 3}, r"sizes = 3 has the wrong type \(int\); it must be tuple\[int, ...\]$"),
+        ({"mood": "c"}, r"mood = 'c' has the wrong type \(str\); it must be 'a' or 'b'$"),
     ],
 )
 def test_what_is_not_valid_is_refused(settings: dict[str, Any], message: str) -> None:
@@ -65,6 +76,8 @@ def test_what_is_not_valid_is_refused(settings: dict[str, Any], message: str) ->
         {"maybe": 1},
         {"thing": {}},
         {"pull": 0.0},  # valid, although it does nothing
+        {"sizes": (3,)},
+        {"mood": "b"},
         {"free": jnp.array(-1.0)},  # an array is for the method itself to check
     ],
 )

@@ -37,10 +37,11 @@ def test_wrong_names_and_types_are_refused() -> None:
         (lambda: make("fedavgg"), r"unknown method 'fedavgg' \(did you mean 'fedavg'\?\); valid: ditto, "),
         (lambda: keys("nobody"), "unknown method 'nobody'"),
         (lambda: make("mh", lamb=1.0), r"unknown setting of method mh 'lamb' \(did you mean 'lam'\?\)"),
-        (lambda: make("mh", lam="15"), r"mh: lam = '15' has the wrong type \(str\); it must be float"),
+        (lambda: make("mh", lam="15"), r"PFedBreD: lam = '15' has the wrong type \(str\); it must be float"),
         (lambda: make("mh", lam=True), r"lam = True has the wrong type \(bool\); it must be float"),
         (lambda: make("mh", R=2.0), r"R = 2.0 has the wrong type \(float\); it must be int"),
         (lambda: make("mh", eta_alpha="x"), "it must be float or none"),
+        (lambda: make("perfedavg", adapt=True), r"PerFedAvg: adapt = True has the wrong type \(bool\); it must be int"),
         (lambda: make("pfedbayes", keep=1), r"keep = 1 has the wrong type \(int\); it must be bool"),
     ):
         with pytest.raises(FedpriorError, match=message):
@@ -62,14 +63,21 @@ def test_a_method_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(FedAvg):
         wait: int = 3
 
-    register("slow", Slow, alpha=0.5)
+    register("slow", Slow, alpha=1)
     made = make("slow", wait=4)
     assert isinstance(made, Slow)
-    assert (made.alpha, made.wait, made.R) == (0.5, 4, 20)
+    assert (made.alpha, made.wait, made.R) == (1.0, 4, 20)
+    assert isinstance(made.alpha, float)
     assert {"wait"} == all_keys() - {key for name in METHODS for key in keys(name)}
     with pytest.raises(FedpriorError, match="there is a method 'slow' already; choose another name"):
         register("slow", FedAvg)
     register("slow", FedAvg, replace=True)
     assert type(make("slow")) is FedAvg
+    register("halves", FedAvg, R=2.5)
+    with pytest.raises(FedpriorError, match=r"FedAvg: R = 2\.5 has the wrong type \(float\); it must be int"):
+        make("halves")
+    register("vague", FedAvg, steps=2)
+    with pytest.raises(FedpriorError, match="unknown setting of method vague 'steps'"):
+        make("vague")
     assert "slow" not in METHODS
     assert issubclass(Slow, Method)

@@ -61,8 +61,8 @@ def test_spellings(text: str, name: str, parts: dict[str, Any]) -> None:
         ),
         ("fedavg:lam=1", "unknown key of fedavg 'lam'"),
         ("mhh:lam=1", r"unknown method 'mhh' \(did you mean 'mh'\?\)"),
-        ("mh:beta=two", "beta = 'two' has the wrong type; it must be float"),
-        ("mh:fine_tune=1.5", "fine_tune = 1.5 has the wrong type; it must be int"),
+        ("mh:beta=two", r"beta = 'two' has the wrong type \(str\); it must be float"),
+        ("mh:fine_tune=1.5", r"fine_tune = 1.5 has the wrong type \(float\); it must be int"),
         ("mh:partition.clients=3", "unknown key of mh 'partition.clients'"),  # the task's, and not a row's
     ],
 )

@@ -78,10 +78,10 @@ def test_a_further_setting_does_nothing_by_itself() -> None:
     ("name", "value", "message"),
     [
         ("beta", 0.0, "beta = 0.0 is not valid; it must be a finite number above 0"),
-        ("beta", "2", "beta = '2' has the wrong type; it must be float"),
+        ("beta", "2", r"beta = '2' has the wrong type \(str\); it must be float"),
         ("beta", True, "beta = True has the wrong type"),
         ("fine_tune", -1, "fine_tune = -1 is not valid; it must be a whole number of at least 0"),
-        ("fine_tune", 1.5, "fine_tune = 1.5 has the wrong type; it must be int"),
+        ("fine_tune", 1.5, r"fine_tune = 1.5 has the wrong type \(float\); it must be int"),
         ("gamma", 1, "unknown wrapper 'gamma'"),
     ],
 )

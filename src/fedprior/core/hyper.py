@@ -14,6 +14,8 @@ from typing import Any
 
 import equinox as eqx
 
+from fedprior.core.kinds import admits, in_words
+
 # What most methods have.
 STEPS = "local steps of a client in a round, each on a batch"
 STEP_SIZE = "size of the local steps"
@@ -35,18 +37,20 @@ class Hyper:
     needs: tuple[str, Callable[[Any], bool]] | None = None  # without what it has no effect, and whether that is there
     meaning: str = ""  # what it does, in words
 
-    def valid(self, value: Any) -> str | None:
-        """What would be valid, or None where the value is."""
-        if self.choices is not None:
+    def wrong(self, value: Any, kind: Any = Any) -> str | None:
+        """What is wrong with a value in a field of that type, and what would be right; None where nothing is.
+
+        Of an array, which may be traced, and of None, which leaves it to the method, the bounds are not checked.
+        """
+        if self.choices is not None and not (self.objects is not None and isinstance(value, self.objects)):
             names = list(self.choices)
-            if self.objects is not None and isinstance(value, self.objects):
-                return None
-            if isinstance(value, str | numbers.Real | None) and value in names:
-                return None
-            listed = ", ".join(str(name) for name in names if name is not None)
-            return f"valid: {listed}" + (f", or a {self.objects.__name__}" if self.objects is not None else "")
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            return None  # an array or an object, which the method checks by itself; None, which leaves it to the method
+            if not isinstance(value, str | numbers.Real | None) or value not in names:
+                listed = ", ".join(str(name) for name in names if name is not None)
+                return f"is not valid; valid: {listed}" + (f", or a {self.objects.__name__}" if self.objects else "")
+        if not admits(kind, value):
+            return f"has the wrong type ({type(value).__name__}); it must be {in_words(kind)}"
+        if self.choices is not None or isinstance(value, bool) or not isinstance(value, numbers.Real):
+            return None
         bounds = (
             (self.least, "at least", lambda bound: value >= bound),
             (self.above, "above", lambda bound: value > bound),
@@ -56,9 +60,11 @@ class Hyper:
         given = [(word, bound, holds(bound)) for bound, word, holds in bounds if bound is not None]
         if math.isfinite(value) and all(holds for *_, holds in given):
             return None
-        kind = "a whole number" if isinstance(value, numbers.Integral) else "a finite number"
+        sort = "a finite number" if admits(kind, 0.5) else "a whole number"
         limits = " and ".join(f"{word} {bound:g}" for word, bound, _ in given)
-        return f"it must be {kind}" + (f" {limits}" if self.least is None else f" of {limits}") * bool(limits)
+        return f"is not valid; it must be {sort}" + (f" {limits}" if self.least is None else f" of {limits}") * bool(
+            limits
+        )
 
     def lacks(self, method: Any) -> str | None:
         """What a method, as it is set, has not and this hyper-parameter needs; None where nothing is missing."""

@@ -16,6 +16,7 @@ from jax import Array
 
 from fedprior.core.batch import Data
 from fedprior.core.hyper import hypers
+from fedprior.core.kinds import kinds
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Tree, Vector, stack_one, weighted_mean
 from fedprior.errors import FedpriorError
@@ -54,8 +55,8 @@ class Method(eqx.Module):
 
     def __check_init__(self) -> None:
         for name, about in hypers(self).items():
-            if (valid := about.valid(value := getattr(self, name))) is not None:
-                raise FedpriorError(f"{type(self).__name__}: {name} = {value!r} is not valid; {valid}")
+            if (wrong := about.wrong(value := getattr(self, name), kinds(type(self))[name])) is not None:
+                raise FedpriorError(f"{type(self).__name__}: {name} = {value!r} {wrong}")
 
     def check(self, problem: Problem, w0: Vector) -> None:
         """Refuse a problem that the method is not defined for; called once, before anything is compiled."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import types
-import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import numpy as np
-
-from fedprior.errors import FedpriorError, unknown
+from fedprior.errors import unknown
 from fedprior.registry import Registry
 
 if TYPE_CHECKING:
@@ -76,42 +72,27 @@ def register(name: str, cls: type[Method], *, replace: bool = False, **preset: A
     METHODS.register(name, Entry(cls, preset), replace=replace)
 
 
-def keys(name: str) -> dict[str, Any]:
+def keys(name: str) -> Mapping[str, Any]:
     """The settable fields of a method and their types."""
-    cls = METHODS.find(name).cls
-    hints = typing.get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    from fedprior.core.kinds import kinds
+
+    return kinds(METHODS.find(name).cls)
 
 
 def make(name: str, **settings: Any) -> Method:
-    """Build a registered method.
+    """Build a registered method; a whole number may stand for a float, and NumPy's numbers for Python's.
 
     >>> make("mh", lam=30.0).lam
     30.0
     """
-    hints = keys(name)
-    for key, value in settings.items():
-        if key not in hints:
-            raise unknown(f"setting of method {name}", key, hints)
-        settings[key] = _typed(name, key, value, hints[key])
-    entry = METHODS.find(name)
-    return entry.cls(**{**entry.preset, **settings})
+    from fedprior.core.kinds import standing_for
 
-
-def _typed(method: str, key: str, value: Any, hint: Any) -> Any:
-    """Check a value against the field's type; a whole number may stand for a float, and NumPy's numbers for Python's."""
-    from jax import Array
-
-    value = value.item() if isinstance(value, np.generic) else value
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if Array in kinds and isinstance(value, np.ndarray):
-        return value
-    if any(isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool) for kind in kinds):
-        return value
-    wanted = " or ".join("none" if kind is type(None) else kind.__name__ for kind in kinds)
-    raise FedpriorError(f"{method}: {key} = {value!r} has the wrong type ({type(value).__name__}); it must be {wanted}")
+    entry, types_of = METHODS.find(name), keys(name)
+    given = {**entry.preset, **settings}
+    for key in given:
+        if key not in types_of:
+            raise unknown(f"setting of method {name}", key, types_of)
+    return entry.cls(**{key: standing_for(types_of[key], value) for key, value in given.items()})
 
 
 def all_keys() -> set[str]:

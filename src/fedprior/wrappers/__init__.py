@@ -73,11 +73,10 @@ def checked(name: str, value: Any) -> Any:
     >>> checked("beta", 2)
     2.0
     """
+    from fedprior.core.kinds import standing_for
+
     wrapper = WRAPPERS.find(name)
-    if wrapper.kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, wrapper.kind) or (isinstance(value, bool) and wrapper.kind is not bool):
-        raise FedpriorError(f"{name} = {value!r} has the wrong type; it must be {wrapper.kind.__name__}")
-    if (valid := wrapper.about.valid(value)) is not None:
-        raise FedpriorError(f"{name} = {value!r} is not valid; {valid}")
+    value = standing_for(wrapper.kind, value)
+    if (wrong := wrapper.about.wrong(value, wrapper.kind)) is not None:
+        raise FedpriorError(f"{name} = {value!r} {wrong}")
     return value

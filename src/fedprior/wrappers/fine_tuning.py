@@ -22,8 +22,8 @@ from fedprior.wrappers import Wrapper
 
 def fine_tune(a: Algorithm, steps: int = 1, alpha: Scalar = 0.01) -> Algorithm:
     """The personal model, ``steps`` steps of size ``alpha`` further."""
-    if (valid := Hyper(least=1).valid(steps)) is not None:
-        raise FedpriorError(f"fine_tune = {steps!r} steps are not valid; {valid}")
+    if (wrong := Hyper(least=1).wrong(steps, int)) is not None:
+        raise FedpriorError(f"fine_tune = {steps!r} {wrong}")
 
     def personal_model(problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
         weights, models = a.personal_model(problem, client, down, data, key)

@@ -23,8 +23,8 @@ BETA = Hyper(
 
 def relax(a: Algorithm, beta: Scalar, name: str = "this method") -> Algorithm:
     """Move the global model beta times as far as the merge does; ``name``: what an error calls the method."""
-    if (valid := BETA.valid(beta)) is not None:
-        raise FedpriorError(f"beta = {beta!r} is not valid; {valid}")
+    if (wrong := BETA.wrong(beta, float)) is not None:
+        raise FedpriorError(f"beta = {beta!r} {wrong}")
 
     def merge(server: Tree, ups: Tree, weights: Array, ids: Array, key: Array) -> Tree:
         merged = a.merge(server, ups, weights, ids, key)

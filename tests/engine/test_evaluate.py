@@ -9,9 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toys import SIZES, blobs, engine_of, rounds
+from jax import Array
+from toys import SIZES, Quadratic, blobs, engine_of, federation, rounds
 
-from fedprior.core.method import Mixture
+from fedprior.core.batch import Data
+from fedprior.core.method import Info, Method, Mixture, single
+from fedprior.core.problem import Problem
 from fedprior.core.random import Purpose, key_for
 from fedprior.core.vectors import Vector, row
 from fedprior.engine.evaluate import Evaluator
@@ -52,6 +55,34 @@ def test_own_and_pooled_equal_a_plain_recomputation() -> None:
             assert score.sums["nll"][i] == pytest.approx(loss, rel=1e-4)
             assert score.count[i] == len(y[part])
     assert (own["personal"].values("accuracy") == 100 * own["personal"].sums["accuracy"] / size).all()
+
+
+class Split(Method):
+    """A client's state and its personal model are the sum of its held samples, in training and in evaluation."""
+
+    def _held(self, data: Data) -> Vector:
+        held = data.split(0.5)[1]
+        return Vector(held.fold(lambda total, batch: total + batch.mask @ batch.x, jnp.zeros(2)))
+
+    def client(self, w0: Vector, key: Array) -> Vector:
+        return w0
+
+    def local(self, problem: Problem, client: Any, down: Any, data: Data, key: Array) -> tuple[Vector, Vector, Info]:
+        return self._held(data), down, {}
+
+    def personal_model(self, problem: Problem, client: Any, down: Any, data: Data, key: Array) -> Mixture:
+        return single(self._held(data))
+
+
+def test_samples_are_split_for_the_personal_model_as_they_are_in_training() -> None:
+    """So that what is held out to judge a model was not trained on."""
+    x = np.random.default_rng(0).normal(size=(sum(SIZES), 2)).astype(np.float32)
+    engine = engine_of(Quadratic(1), Split(), federation(x, np.zeros(len(x)), SIZES), participation="all")
+    state = rounds(engine, 2)
+    for i in range(N):
+        _, models = Evaluator(engine).personal_model(state, i)
+        trained = row(jax.device_get(state.clients), i)
+        np.testing.assert_allclose(models.tree[0], trained.tree, rtol=1e-5)
 
 
 def test_methods_without_a_global_model_have_no_global_row() -> None:

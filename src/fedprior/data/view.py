@@ -72,10 +72,19 @@ class ClientData:
     """One client's view of its own samples (implements :class:`fedprior.core.batch.Data`).
 
     ``i`` is the client's place in ``samples``, ``key`` its key for the order of batches, and ``cursor`` the number of
-    batches that it has drawn since the run began.
+    batches that it has drawn since the run began. ``split_key``: where the batches of a run are drawn by another key, the
+    one that they are drawn by in training, so that the samples are split alike.
     """
 
-    def __init__(self, samples: Samples, i: Array | int, batch_size: int, key: Array, cursor: Array | int):
+    def __init__(
+        self,
+        samples: Samples,
+        i: Array | int,
+        batch_size: int,
+        key: Array,
+        cursor: Array | int,
+        split_key: Array | None = None,
+    ):
         self.x, self.y = jnp.asarray(samples.x), jnp.asarray(samples.y)
         self.size = jnp.asarray(samples.size)[i]
         self._total = self.size  # of the whole client, where this view is a part
@@ -83,6 +92,7 @@ class ClientData:
         self._offset: Array | int = 0  # of a part, among the client's samples in the order named by _split_seed
         self._split_seed: Array | None = None
         self._batch_size, self._key, self._cursor = batch_size, key, cursor
+        self._split_key = key if split_key is None else split_key
         self._drawn = _Drawn()  # shared with the parts
 
     @property
@@ -131,7 +141,7 @@ class ClientData:
         for offset, size in ((held, self.size - held), (0, held)):
             part = copy.copy(self)
             part.size, part._offset = size, self._offset + offset
-            part._split_seed = jax.random.bits(jax.random.fold_in(self._key, 1), (), jnp.uint32)
+            part._split_seed = jax.random.bits(jax.random.fold_in(self._split_key, 1), (), jnp.uint32)
             parts.append(part)
         return parts[0], parts[1]
 

@@ -33,7 +33,16 @@ from fedprior.data.view import ClientData
 from fedprior.engine.engine import Engine
 from fedprior.engine.metrics import Metric, measured
 from fedprior.engine.placement import CLIENTS, Placement
-from fedprior.engine.round import State, client_join, client_model, evaluation_key, join_keys, message, welcome
+from fedprior.engine.round import (
+    State,
+    client_join,
+    client_model,
+    evaluation_key,
+    join_keys,
+    keys_for,
+    message,
+    welcome,
+)
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
 from fedprior.models.classifier import log_probabilities
@@ -174,8 +183,8 @@ class Evaluator:
         """Client i's personal model after the round, as the engine's algorithm or another one makes it."""
         algorithm = (at or self.engine.algorithm_at)(sent.values)
         down = message(algorithm, sent.server, sent.seed, sent.round, i)
-        key = evaluation_key(sent.seed, sent.round, i)
-        return client_model(problem, algorithm, train, i, self.engine.batch_size, client, down, key)
+        order, key = keys_for(sent.seed, sent.round, i).order, evaluation_key(sent.seed, sent.round, i)
+        return client_model(problem, algorithm, train, i, self.engine.batch_size, client, down, order, key)
 
     def _joined(self, problem: Problem, sent: State, train: Samples, i: Array, number: Array) -> Mixture:
         """Newcomer i's personal model, from what the server sends to anyone and its own samples."""

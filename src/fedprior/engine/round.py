@@ -130,10 +130,14 @@ def client_model(
     batch_size: int,
     client: Tree,
     down: Tree,
+    order: Array,
     key: Array,
 ) -> Mixture:
-    """A client's personal model; it may draw training batches from a stream of evaluation's own."""
-    data = ClientData(samples, at, batch_size, key, 0)
+    """A client's personal model; it may draw training batches, from a stream of evaluation's own.
+
+    ``order``: the key of the client's batches in training, so that its samples are split as they were there.
+    """
+    data = ClientData(samples, at, batch_size, key, 0, split_key=order)
     return algorithm.personal_model(problem, client, down, data, key)
 
 

@@ -126,8 +126,8 @@ class Programs:
     def _model(
         self, problem: Any, samples: Samples, client: Tree, down: Tree, seed: Array, t: Array, i: Array
     ) -> Mixture:
-        key = evaluation_key(seed, t, i)
-        return client_model(problem, self.algorithm, samples, 0, self.batch_size, client, down, key)
+        order, key = keys_for(seed, t, i).order, evaluation_key(seed, t, i)
+        return client_model(problem, self.algorithm, samples, 0, self.batch_size, client, down, order, key)
 
     @cached_property
     def score(self) -> Any:

@@ -40,7 +40,7 @@ def _traces(task: Task, variant: Variant, names: tuple[str, ...]) -> bool:
         ups = jax.tree.map(lambda x: jnp.stack([x] * len(ids)), up)
         server = server_round(a, state, ups, ids, jnp.asarray(train.size)[ids], p.weights)
         down = message(a, a.outbox(server), state.seed, i, i)
-        return client_model(task.problem, a, train, i, p.batch, client, down, key)
+        return client_model(task.problem, a, train, i, p.batch, client, down, keys.order, key)
 
     values = {name: jnp.zeros(()) for name in names}
     try:

@@ -262,3 +262,13 @@ def test_a_model_without_extractor_or_head_is_refused(model: Any, message: str) 
     with pytest.raises(FedpriorError, match=message):
         engine_of(Classifier(model, 3), make("fedpac"), blobs()[1])
     engine_of(Classifier(lambda key: DNN(5, 3, key=key), 3), make("fedpac"), blobs()[1])
+
+
+@pytest.mark.parametrize("clients", [1000, 1001, 5000])
+def test_of_thousands_of_small_weights_some_are_kept(clients: int) -> None:
+    even = np.full(clients, 1 / clients, np.float32)
+    uneven = even * np.linspace(0.5, 1.5, clients, dtype=np.float32)
+    kept = np.asarray(without_small(jnp.asarray(np.stack([even, even * (1 - 1e-6), uneven]))))
+    np.testing.assert_allclose(np.sum(kept, axis=1), 1, rtol=1e-4)
+    np.testing.assert_allclose(kept[:2], 1 / clients, rtol=1e-4)
+    assert 0.4 * clients < np.sum(kept[2] > 0) < 0.6 * clients

@@ -36,6 +36,35 @@ class PerSample(eqx.Module):
         return self.weight @ (self.scale.array * x)[self.order]
 
 
+class Headed(eqx.Module):
+    """Maps one sample, as Equinox's own modules do; its features are nowhere to be had."""
+
+    head: Any
+    body: eqx.nn.Linear
+
+    def __call__(self, x: Array) -> Array:
+        return self.head(jnp.tanh(self.body(x)))
+
+
+class Parted(Headed):
+    """The same with features, of one sample too."""
+
+    def features(self, x: Array) -> Array:
+        return jnp.tanh(self.body(x))
+
+
+class Summed(Headed):
+    """Its features are not what its head reads."""
+
+    def features(self, x: Array) -> Array:
+        return jnp.sum(jnp.tanh(self.body(x)), keepdims=True)
+
+
+def parted(kind: type[Headed], head: Any = None) -> Classifier:
+    layer = eqx.nn.Linear(4, 3, key=KEY)
+    return Classifier(kind(layer if head is None else head, eqx.nn.Linear(5, 4, key=KEY)), 3)
+
+
 WEIGHT = np.array([[1.0, 2.0], [0.5, -1.0], [0.0, 3.0]], np.float32)
 BATCH = Batch(jnp.array([[1.0, 2.0], [0.0, 1.0], [9.0, 9.0]]), jnp.array([0, 2, 1]), jnp.array([1.0, 1.0, 0.0]))
 
@@ -80,6 +109,36 @@ def test_a_model_without_a_head_is_told() -> None:
     problem = Classifier(PerSample(WEIGHT), 3)
     with pytest.raises(FedpriorError, match="the model PerSample names no last layer; give it a Linear called head"):
         problem.head(problem.init(KEY))
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "message"),
+    [
+        (Headed, None, "the model Headed has a head, but no method features that gives what the head reads; give it a"),
+        (
+            Parted,
+            eqx.nn.MLP(4, 3, 4, 1, key=KEY),
+            "Parted has a head that is no linear layer, but a MLP; give it a Linear",
+        ),
+    ],
+)
+def test_a_head_by_itself_is_not_enough(kind: type[Headed], head: Any, message: str) -> None:
+    problem = parted(kind, head)
+    w = problem.init(KEY)
+    assert problem.logits(w, jnp.ones((2, 5))).shape == (2, 3)  # for most methods the model is good
+    with pytest.raises(FedpriorError, match=message):
+        problem.head(w)
+
+
+def test_the_features_of_a_model_of_single_samples_are_mapped_over_the_batch() -> None:
+    problem, x = parted(Parted), jnp.arange(30.0).reshape(6, 5) / 30
+    w = problem.init(KEY)
+    body = w.tree.body
+    np.testing.assert_allclose(problem.features(w, x), np.tanh(x @ body.weight.T + body.bias), rtol=1e-5)
+    with pytest.raises(
+        FedpriorError, match=r"features of the model Summed have the shape \(6, 1\) for a batch of 6; its h"
+    ):
+        parted(Summed).features(parted(Summed).init(KEY), x)
 
 
 def test_the_head_and_the_features_it_reads() -> None:

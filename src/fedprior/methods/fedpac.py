@@ -25,7 +25,7 @@ from fedprior.core.vectors import Vector, put_rows, repeat, row, select, weighte
 from fedprior.errors import FedpriorError
 
 SOLVER_STEPS = 500  # accelerated projected-gradient steps for a_i
-LEAST = 1e-3  # smaller weights a_ij are set to zero
+LEAST = 1e-3  # smaller weights a_ij are set to zero, but never all of a row
 
 
 def on_simplex(X: Array) -> Array:
@@ -80,8 +80,11 @@ def combinations(H: Array, V: Array) -> Array:
 
 
 def without_small(a: Array) -> Array:
-    """Weights [S, S] with the small ones of each row set to zero, and the others scaled to sum to one."""
-    a = jnp.where(a < LEAST, 0, a)
+    """Weights [S, S] with the small ones of each row set to zero, and the others scaled to sum to one.
+
+    The largest of S weights is at least 1 / S, which for thousands of clients is small as well: it is kept.
+    """
+    a = jnp.where(a < min(LEAST, 0.999 / len(a)), 0, a)
     return a / jnp.sum(a, axis=1, keepdims=True)
 
 

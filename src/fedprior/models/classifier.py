@@ -95,11 +95,17 @@ def _built(build: ModelBuilder) -> eqx.Module:
     return built
 
 
+def _reads_batches(model: Any) -> bool:
+    """Whether a model is called on whole batches; any other is given one sample at a time."""
+    return hasattr(model, "logits")
+
+
 class Classifier(Problem):
     """Softmax classification with any Equinox model.
 
     ``model`` is a function of a key that builds the model, or a model, from whose weights every run then starts. A model
-    with a method ``logits`` is called on whole batches; any other is called on one sample and mapped over the batch.
+    with a method ``logits`` is called on whole batches, and so is its ``features``; any other is called on one sample, and
+    both are mapped over the batch.
 
     >>> problem = Classifier(lambda key: eqx.nn.Linear(3, 2, key=key), n_classes=2)
     >>> w = problem.init(jax.random.key(0))
@@ -175,7 +181,7 @@ class Classifier(Problem):
     def logits(self, w: Vector, x: Array) -> Array:
         """Scores [B, C]."""
         model = self.model(w)
-        return cast(Array, model.logits(x) if hasattr(model, "logits") else jax.vmap(model)(x))
+        return cast(Array, model.logits(x) if _reads_batches(model) else jax.vmap(model)(x))
 
     def proximal_steps(self, mu: Vector, start: Vector, batch: Batch, lam: Scalar, alpha: Scalar, K: int) -> Vector:
         """K proximal steps on one batch x [B, in], which leave out the weights W [out, in] of a layer that reads the input.
@@ -223,15 +229,27 @@ class Classifier(Problem):
 
     def features(self, w: Vector, x: Array) -> Array:
         """Input of the model's last linear layer [B, d]."""
-        return cast(Array, self.model(w).features(x))
+        model, wanted = self.model(w), (len(x), self.head_shape(w)[1])
+        z = cast(Array, model.features(x) if _reads_batches(model) else jax.vmap(model.features)(x))
+        if z.shape != wanted:
+            raise FedpriorError(
+                f"the features of the model {type(w.tree).__name__} have the shape {z.shape} for a batch of {len(x)}; its "
+                f"head reads {wanted}. A model without a method logits is given one sample at a time, in features too"
+            )
+        return z
 
     def head(self, w: Vector) -> Vector:
-        """The parameters of ``model.head``."""
-        if not hasattr(w.tree, "head"):
-            raise FedpriorError(
-                f"the model {type(w.tree).__name__} names no last layer; give it a Linear called head and a method features"
-            )
-        return Vector(w.tree.head)
+        """The parameters of ``model.head``, which must be a linear layer that reads ``model.features``."""
+        name, head = type(w.tree).__name__, getattr(w.tree, "head", None)
+        if head is None:
+            said = "names no last layer"
+        elif not callable(getattr(w.tree, "features", None)):
+            said = "has a head, but no method features that gives what the head reads"
+        elif getattr(getattr(head, "weight", None), "ndim", 0) != 2:
+            said = f"has a head that is no linear layer, but a {type(head).__name__}"
+        else:
+            return Vector(head)
+        raise FedpriorError(f"the model {name} {said}; give it a Linear called head and a method features")
 
     def with_head(self, w: Vector, head: Vector) -> Vector:
         """The parameters with those of ``model.head`` replaced."""

@@ -85,6 +85,13 @@ def test_default_precisions_are_no_stiffer_than_the_spherical_one(name: str) -> 
         (lambda: DenseGaussian(MATRIX).bind(vector(np.zeros(4))), "precision of dimension 3 for 4 parameters"),
         (lambda: DiagonalGaussian(vector(np.ones(3))).bind(vector(np.zeros(4))), "do not fit"),
         (lambda: LowRankGaussian(vector(np.ones((2, 3)))).bind(vector(np.zeros(4))), "do not fit"),
+        (lambda: LowRankGaussian(Vector({"w": np.ones(2)})).bind(Vector({"w": np.ones((3, 2))})), "do not fit"),
+        (lambda: LowRankGaussian(LIKE.map(lambda x: np.ones((len(x.shape), *x.shape)))).bind(LIKE), "do not fit"),
+        (
+            lambda: LowRankGaussian(Vector([np.ones((2, 3))])).bind(Vector({"w": np.ones(3)})),
+            r"w \(list, not dict\); make",
+        ),
+        (lambda: DiagonalGaussian(Vector([np.ones(3)])).bind(Vector({"w": np.ones(3)})), r"w \(list, not dict\); make"),
         (lambda: DenseGaussian().bind(vector(np.zeros(2001))), "2,001 parameters, and a dense precision is for 2,000"),
         (lambda: DiagonalGaussian().mirror(vector(np.zeros(3))), "has no precision yet"),
         (lambda: LowRankGaussian().mirror(vector(np.zeros(3))), "has no factors yet"),
@@ -94,6 +101,15 @@ def test_default_precisions_are_no_stiffer_than_the_spherical_one(name: str) -> 
 def test_bad_priors_are_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(FedpriorError, match=message):
         make()
+
+
+def test_what_fits_is_taken() -> None:
+    for prior in (
+        DiagonalGaussian(Vector({"w": np.full((4, 6), 2.0), "b": np.float32(3)})),  # one number for all of an array
+        LowRankGaussian(LIKE.map(lambda x: np.ones((3, *x.shape)))),
+    ):
+        assert prior.bind(LIKE) is prior
+        assert float(prior.divergence(LIKE, LIKE)) == 0
 
 
 def test_the_default_factors_and_matrix_by_hand() -> None:

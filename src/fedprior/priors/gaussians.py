@@ -8,6 +8,7 @@ The formulas are derived from D = g*(x) + g(s) - <x, s>, not copied from the pap
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -98,7 +99,7 @@ class DiagonalGaussian(Gaussian):
     def bind(self, like: Vector) -> Prior:
         """The prior with its default precision; a given precision is checked against the shapes."""
         if self.precision is not None:
-            _check_shapes("DiagonalGaussian", self.precision, like)
+            _check_shapes("DiagonalGaussian", self.precision, like, whole=True)
             return self
         fan_in = like.map(lambda x: np.asarray(np.prod(x.shape[1:]) if x.ndim > 1 else 1.0, np.float32))
         mean = sum(float(f) * x.size for f, x in zip(*map(jax.tree.leaves, (fan_in, like)), strict=True)) / like.size
@@ -143,7 +144,10 @@ class LowRankGaussian(Gaussian):
     def bind(self, like: Vector) -> Prior:
         """The prior with its default factors; given factors are checked against the shapes."""
         if self.factors is not None:
-            _check_shapes("LowRankGaussian", self.factors.map(lambda f: f[0]), like)
+            ranks = {x.shape[0] if x.ndim else 0 for x in jax.tree.leaves(self.factors)}
+            _check_shapes(
+                "LowRankGaussian", self.factors, like.map(lambda x: np.empty((max(ranks, default=0), *x.shape)))
+            )
             return self
         rng = np.random.default_rng(0)
         size = np.sqrt(0.5 / like.size)
@@ -229,8 +233,14 @@ class DenseGaussian(Gaussian):
         return self.precision
 
 
-def _check_shapes(name: str, given: Vector, like: Vector) -> None:
-    """Refuse arrays that do not fit the parameters; one of shape () stands for a whole array of the same entry."""
-    ours, theirs = ([x.shape for x in jax.tree.leaves(v)] for v in (given, like))
-    if len(ours) != len(theirs) or any(a not in ((), b) for a, b in zip(ours, theirs, strict=True)):
-        raise FedpriorError(f"{name}: arrays of shapes {ours} do not fit parameters of shapes {theirs}")
+def _check_shapes(name: str, given: Vector, like: Vector, whole: bool = False) -> None:
+    """Refuse arrays that do not fit; ``whole``: one of shape () stands for a whole array of the same entry."""
+    ours, theirs = ([np.shape(x) for x in jax.tree.leaves(v)] for v in (given, like))
+    if len(ours) != len(theirs) or any(a != b and not (whole and a == ()) for a, b in zip(ours, theirs, strict=True)):
+        raise FedpriorError(f"{name}: arrays of shapes {ours} do not fit these parameters, which need {theirs}")
+    tree: Any = jax.tree.structure(given)
+    if tree != jax.tree.structure(like):
+        kinds = f"{type(given.tree).__name__}, not {type(like.tree).__name__}"
+        raise FedpriorError(
+            f"{name}: the arrays do not lie in a tree like that of the parameters w ({kinds}); make them by w.map"
+        )

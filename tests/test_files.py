@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedprior.errors import FedpriorError
-from fedprior.files import array_digest, arrays_digest, cache_dir, read_json, replace_file, write_json, write_text
+from fedprior.files import (
+    array_digest,
+    arrays_digest,
+    cache_dir,
+    cannot_write,
+    read_json,
+    replace_file,
+    write_json,
+    write_text,
+)
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -26,6 +36,15 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [(p.name, p.read_text()) for p in path.parent.iterdir()] == [("file", "old")]
     write_text(path, "new")
     assert [(p.name, p.read_text()) for p in path.parent.iterdir()] == [("file", "new")]
+
+
+def test_where_nobody_may_write_space_is_of_no_use(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FedpriorError, match=r"cannot write .*; choose a folder that can be written$"):
+        write_text(tmp_path / "file" / "x.json", "")
+    for number in (errno.ENOSPC, errno.EDQUOT):
+        told = str(cannot_write(tmp_path, OSError(number, "full")))
+        assert told.endswith(": full; free some space or choose another folder")
 
 
 def test_json_files_say_what_is_wrong_with_them(tmp_path: Path) -> None:

@@ -37,7 +37,9 @@ def writing(path: Path) -> Iterator[None]:
 def cannot_write(path: Path, error: Exception) -> FedpriorError:
     """The error of a file that cannot be written."""
     reason = getattr(error, "strerror", None) or str(error)
-    return FedpriorError(f"cannot write {path}: {reason}; free some space or choose another folder with --out")
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in reason
+    remedy = "free some space or choose another folder" if full else "choose a folder that can be written"
+    return FedpriorError(f"cannot write {path}: {reason}; {remedy}")
 
 
 def replace_file(path: Path, write: Callable[[Path], Any], mode: int | None = None) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
@@ -58,5 +60,24 @@ def test_a_key_that_is_not_there_is_named() -> None:
     class Mine(FedAvg):
         cites = "mcmahan2017"
 
+    Mine.__module__ = FedAvg.__module__  # as if it were shipped
     with pytest.raises(FedpriorError, match=r"unknown reference 'mcmahan2017'.*did you mean 'mcmahan2017fedavg'"):
         bibtex(Mine)
+
+
+def test_a_method_of_ones_own_cites_what_is_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_own_method.py").write_text(
+        "from fedprior.methods.fedavg import FedAvg\nclass Mine(FedAvg):\n    cites = 'me2026'\n"
+        "class Same(FedAvg):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    mine = importlib.import_module("my_own_method")
+    assert bibtex(mine.Mine) == ""
+    assert bibtex(mine.Same) == bibtex(FedAvg)
+    (tmp_path / "references.bib").write_text("@misc{me2026,\n  title = {Mine}\n}\n")
+    assert bibtex(mine.Mine) == "@misc{me2026,\n  title = {Mine}\n}"
+    mine.Mine.cites = "me2062"
+    with pytest.raises(FedpriorError, match=r"unknown reference 'me2062'.*did you mean 'me2026'"):
+        bibtex(mine.Mine)
+    mine.Mine.__module__ = "typed.in"
+    assert bibtex(mine.Mine) == ""

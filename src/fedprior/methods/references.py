@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from importlib import resources
+from pathlib import Path
 
 from fedprior.core.method import Method
 from fedprior.errors import unknown
@@ -22,9 +22,12 @@ def pseudocode(cls: type[Method]) -> str:
     return inspect.cleandoc("\n" + told.partition("\n\n")[2])
 
 
-def entries() -> dict[str, str]:
-    """All entries of references.bib, by key."""
-    text = resources.files("fedprior.methods").joinpath("references.bib").read_text(encoding="utf-8")
+SHIPPED = Path(__file__).with_name("references.bib")
+
+
+def entries(file: Path = SHIPPED) -> dict[str, str]:
+    """All entries of a file of BibTeX, by key."""
+    text = file.read_text(encoding="utf-8")
     return {
         re.split("[{,]", entry)[1]: entry.strip() for entry in re.split(r"^(?=@)", text, flags=re.M) if entry.strip()
     }
@@ -33,11 +36,24 @@ def entries() -> dict[str, str]:
 def bibtex(cls: type[Method]) -> str:
     """The BibTeX entry of a method's paper; empty for a method that cites none.
 
+    A class of one's own may cite what shipped methods do, and what is in a references.bib beside its own file; without
+    such a file its key is taken for a remark.
+
     >>> from fedprior.methods.local import Local
     >>> bibtex(Local)
     ''
     """
-    known = entries()
-    if cls.cites and cls.cites not in known:
+    beside = _references_beside(cls)
+    known = entries() if beside is None else {**entries(), **entries(beside)}
+    if cls.cites and cls.cites not in known and beside is not None:
         raise unknown("reference", cls.cites, known)
     return known.get(cls.cites, "")
+
+
+def _references_beside(cls: type[Method]) -> Path | None:
+    """The references.bib beside the file of a class, if there is one."""
+    try:
+        beside = Path(inspect.getfile(cls)).with_name("references.bib")
+    except (TypeError, OSError):  # typed in at a prompt
+        return None
+    return beside if beside.is_file() else None

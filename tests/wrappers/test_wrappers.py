@@ -25,10 +25,11 @@ def test_what_is_there() -> None:
     assert {name: (w.kind, w.default, w.needs_global_model, w.part_of) for name, w in WRAPPERS.items()} == {
         "beta": (float, 1.0, True, None),
         "fine_tune": (int, 0, False, None),
-        "fine_tune_step": (float, 0.0, False, "fine_tune"),
+        "fine_tune_step": (float, None, False, "fine_tune"),
     }
     for name, wrapper in WRAPPERS.items():
-        assert checked(name, wrapper.default) == wrapper.default == wrapper.about.inert
+        if wrapper.default is not None:
+            assert checked(name, wrapper.default) == wrapper.default == wrapper.about.inert
         assert wrapper.about.source
 
 
@@ -82,6 +83,7 @@ def test_a_further_setting_does_nothing_by_itself() -> None:
         ("beta", True, "beta = True has the wrong type"),
         ("fine_tune", -1, "fine_tune = -1 is not valid; it must be a whole number of at least 0"),
         ("fine_tune", 1.5, r"fine_tune = 1.5 has the wrong type \(float\); it must be int"),
+        ("fine_tune_step", 0, "fine_tune_step = 0.0 is not valid; it must be a finite number above 0"),
         ("gamma", 1, "unknown wrapper 'gamma'"),
     ],
 )

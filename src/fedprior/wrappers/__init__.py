@@ -17,7 +17,7 @@ class Wrapper(NamedTuple):
     """A wrapper and the setting that switches it on, or a further setting of one."""
 
     kind: type  # of the setting's values
-    default: Any  # the value at which nothing is wrapped
+    default: Any  # the value at which nothing is wrapped; None: a further setting that is not given
     about: Hyper  # where the setting comes from, and which of its values are valid
     # From the algorithm, the settings of all wrappers, and the method with its own settings; None: a further setting.
     apply: Callable[[Algorithm, Mapping[str, Any], Method], Algorithm] | None

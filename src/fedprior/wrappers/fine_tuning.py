@@ -52,11 +52,10 @@ FINE_TUNING = Wrapper(
 )
 STEP = Wrapper(
     kind=float,
-    default=0.0,
+    default=None,
     about=Hyper(
-        "0: the method's own step size alpha, but 0.01 for pFedBayes, whose alpha is Adam's",
-        least=0,
-        inert=0,
+        "the method's own step size alpha, unless the method says otherwise; without one: 0.01",
+        above=0,
         meaning="size of those steps",
     ),
     apply=None,

@@ -127,12 +127,6 @@ def inner_products(a: Vector, b: Vector) -> Array:
     return sum(jax.tree.leaves(parts.tree), jnp.zeros(()))
 
 
-def squared_norms(stacked: Vector) -> Array:
-    """|a_i|^2 of a stack [N, ...]: [N]."""
-    parts = stacked.map(lambda x: jnp.sum(x.reshape(len(x), -1) ** 2, axis=1))
-    return sum(jax.tree.leaves(parts.tree), jnp.zeros(()))
-
-
 def polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
     """c_0 + c_1 x + c_2 x^2 + ...
 

@@ -62,9 +62,9 @@ class Hyper:
             return None
         sort = "a finite number" if admits(kind, 0.5) else "a whole number"
         limits = " and ".join(f"{word} {bound:g}" for word, bound, _ in given)
-        return f"is not valid; it must be {sort}" + (f" {limits}" if self.least is None else f" of {limits}") * bool(
-            limits
-        )
+        if limits:
+            sort += f" {limits}" if self.least is None else f" of {limits}"
+        return f"is not valid; it must be {sort}"
 
     def lacks(self, method: Any) -> str | None:
         """What a method, as it is set, has not and this hyper-parameter needs; None where nothing is missing."""

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from jax import Array
 
+UNIONS = (typing.Union, types.UnionType)
+
 
 @functools.cache
 def kinds(cls: type) -> Mapping[str, Any]:
@@ -39,7 +41,7 @@ def admits(kind: Any, value: Any) -> bool:
     ([True, True, False, False], [True, False, True])
     """
     origin, args = typing.get_origin(kind) or kind, typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
+    if origin in UNIONS:
         return any(admits(one, value) for one in args)
     if origin is typing.Literal:
         return any(type(one) is type(value) and one == value for one in args)
@@ -63,7 +65,7 @@ def standing_for(kind: Any, value: Any) -> Any:
     (3.0, (1, 2), 2)
     """
     value = value.item() if isinstance(value, np.generic) else value
-    options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    options = typing.get_args(kind) if typing.get_origin(kind) in UNIONS else (kind,)
     if float in options and int not in options and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, list) and not any(admits(one, value) for one in options):
@@ -78,7 +80,7 @@ def in_words(kind: Any) -> str:
     ('float or none', 'tuple[int, ...]')
     """
     origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
+    if origin in UNIONS:
         return " or ".join(map(in_words, args))
     if origin is typing.Literal:
         return " or ".join(map(repr, args))

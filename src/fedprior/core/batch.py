@@ -29,13 +29,16 @@ class Data(Protocol):
     size: Array  # how many samples there are
 
     def draw(self, count: int) -> Array:
-        """Sample indices [count, B] of the next batches; epochs are reshuffled and continue across rounds."""
+        """Sample indices [count, B] of the next batches, filled up by -1; epochs are reshuffled and continue across rounds.
+
+        Draw all picks before a loop and scan over them: inside a compiled loop one call would stand for many.
+        """
 
     def batch(self, pick: Array) -> Batch:
         """Fetch the samples of one row [B] of what ``draw`` gave."""
 
     def split(self, fraction: float) -> tuple[Data, Data]:
-        """Split the samples for good: (the rest, a fixed ``fraction`` of them)."""
+        """Split the samples for good: (the rest, a fixed ``fraction`` of them, but at least one); the rest may be empty."""
 
     def fold(self, f: Any, start: Any) -> Any:
         """Run ``acc = f(acc, batch)`` over all samples, once each, in masked chunks."""

@@ -95,7 +95,7 @@ class PFedBayes(Method):
         inert=0,
         meaning="how strongly the personal distribution is tied to the server's",
     )
-    # below -20 the variance softplus(rho)^2 vanishes in single precision
+    # eps is read back from m + sigma eps: below about -15 single precision rounds it away there, beside means of size 1
     rho: float = hyper(
         -3.0,
         "pFedBayes's public code: -3",
@@ -107,7 +107,7 @@ class PFedBayes(Method):
         1.0,
         "the paper: 1; the public code: 0.001",
         least=0,
-        meaning="deviation of the noise with which weights are drawn in training",
+        meaning="deviation of the noise with which weights are drawn, in training and for the personal model",
     )
     samples: int = hyper(
         1,
@@ -188,6 +188,7 @@ class PFedBayes(Method):
         return server.m
 
     def with_global_model(self, server: Gaussian, w: Vector) -> Gaussian:
+        """Replaces m alone: server relaxation leaves rho the clients' mean."""
         return server._replace(m=w)
 
     def personal_model(self, problem: Problem, client: Client, down: Gaussian, data: Data, key: Array) -> Mixture:

@@ -120,15 +120,12 @@ def _settings(name: str, preset: Any) -> str:
     from fedprior.methods import METHODS, make
 
     method: Any = make(name)
-    rows = []
+    rows, values = [], method.in_force()
     for key, about in hypers(method).items():
-        value = getattr(method, key)
-        if value is None and hasattr(method, "switch"):
-            value = method.switch(key)
         tried = ", ".join(map(str, about.sweep))
         plain = next(field.default for field in dataclasses.fields(method) if field.name == key)
         source = "the method's name" if preset.get(key, plain) != plain else about.source
-        rows.append([f"`{key}`", f"`{value}`", cell(about.meaning), cell(source), cell(tried)])
+        rows.append([f"`{key}`", f"`{values[key]}`", cell(about.meaning), cell(source), cell(tried)])
     cls = METHODS.find(name).cls
     same = {other: entry.preset for other, entry in METHODS.items() if entry.cls is cls}
     lines = [

@@ -105,17 +105,21 @@ def test_what_does_nothing_is_told() -> None:
 def test_a_setting_of_a_term_that_the_mean_does_not_have_is_told() -> None:
     for method, expected in (
         (make("lg"), {"eta"}),
-        (make("meg"), {"eta_alpha", "inner", "overwrite"}),
+        (make("meg"), {"eta_alpha", "gradient", "inner", "overwrite"}),
         (make("mh"), set()),
-        (PFedBreD(mean=RMD(phi=lambda problem, w, batch: w @ w)), {"eta"}),
-        (make("pfedbred", mean="identity"), {"eta", "eta_alpha", "inner", "overwrite"}),
+        (PFedBreD(mean=RMD(lambda problem, w, batch: w @ w)), {"eta", "order"}),
+        (make("pfedbred", mean="identity"), {"eta", "eta_alpha", "gradient", "inner", "overwrite"}),
     ):
         assert set(without_effect(method)) == {*expected, "eta_inner"}
     assert without_effect(make("lg", eta=0.3))["eta"] == "eta needs a mean with memory"
     assert without_effect(make("meg", eta_alpha=0.02))["eta_alpha"] == "eta_alpha needs a mean with a loss gradient"
     assert without_effect(make("mh", eta_inner=0.02)) == {"eta_inner": "eta_inner needs an inner step"}
-    for settings in ({"mean": "mh-variant"}, {"inner": True}, {"order": "released"}):
-        assert without_effect(make("mh", **settings)) == {}
+    assert list(without_effect(make("mh", mean="mh-variant"))) == ["order"]  # the released code has none such
+    assert without_effect(make("mh", inner=True)) == {}
+    only_the_mean = "gradient needs a loss gradient that moves the mean alone"
+    for settings in ({"order": "released"}, {"overwrite": True, "inner": True}):
+        assert without_effect(make("mh", **settings)) == {"gradient": only_the_mean}
+    assert without_effect(make("mh-released", solver="adam", tol=0.1))["solver"] == "solver needs tol = 0"
     assert without_effect(make("mh", eta=0.0, inner=True)) == {"eta": "eta = 0 switches its part off"}
 
 

@@ -56,4 +56,6 @@ def test_bad_settings() -> None:
             FedpriorError, match=r"FedAvg: alpha = .* is not valid; it must be a finite number of at least 0"
         ):
             FedAvg(alpha=alpha)
+    own = make("fedavg", optimizer=optax.sgd(0.1))
+    assert without_effect(own) == {"alpha": "alpha needs an optimizer given by name"}
     assert without_effect(make("fedavg", alpha=0.0)) == {"alpha": "alpha = 0 switches its part off"}

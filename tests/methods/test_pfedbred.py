@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,11 +11,13 @@ import numpy as np
 import pytest
 from toys import Quadratic, blobs, engine_of, federation, quadratics, rounds, view
 
+from fedprior.core.hyper import without_effect
 from fedprior.core.vectors import Vector
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
-from fedprior.methods.pfedbred import Client, PFedBreD
+from fedprior.methods.pfedbred import Client, Order, PFedBreD
 from fedprior.priors.gaussians import DiagonalGaussian
+from fedprior.priors.means import MEANS, RMD
 
 # One client with f(x) = (x - 1)^2, so grad f(x) = 2 (x - 1); w = 3, theta = 5, m = 4.
 STEP = {"R": 1, "K": 1, "lam": 2.0, "alpha": 0.1, "alpha_m": 0.5}
@@ -147,13 +150,28 @@ def test_pfedme_is_pfedbred_with_a_spherical_gaussian_and_the_identity_mean(name
         np.testing.assert_allclose(np.array(x), np.array(y), rtol=1e-12, atol=1e-13)
 
 
-def test_order_sets_switches_and_each_may_be_given_alone() -> None:
-    assert PFedBreD(mean="identity", order="released").switch("start") == "w"
-    released = PFedBreD(mean="mh", order="released")
-    assert [released.switch(s) for s in ("start", "batches", "overwrite", "eta_alpha")] == ["w", 2, True, 0.01]
-    assert PFedBreD(mean="mh", order="released", overwrite=False).switch("overwrite") is False
-    assert PFedBreD(mean="lg", order="released").switch("eta_alpha") == 0.05
-    assert PFedBreD(mean="lg").switch("eta_alpha") == 0.01
+def test_order_says_what_is_not_given_by_itself() -> None:
+    assert PFedBreD(mean="identity", order="released").order_in_force == Order(start="w")
+    assert PFedBreD(mean="mh", order="released").order_in_force == Order("w", 2, inner=True, overwrite=True)
+    assert PFedBreD(mean="mh", order="released", overwrite=False).order_in_force.overwrite is False
+    lg = PFedBreD(mean="lg", order="released")
+    assert lg.order_in_force == Order(start="mu", eta_alpha=0.05, eta_inner=0.05)
+    assert PFedBreD(mean="lg").order_in_force == Order()
+    assert PFedBreD(mean="lg", eta_alpha=0.2).order_in_force == Order(eta_alpha=0.2, eta_inner=0.2)
+    assert PFedBreD(mean="lg", eta_alpha=0.2, eta_inner=0.3).order_in_force == Order(eta_alpha=0.2, eta_inner=0.3)
+    assert lg.in_force()["eta_alpha"] == 0.05
+    assert lg.in_force()["R"] == lg.R
+
+
+def test_a_mean_equal_to_one_of_the_released_code_has_its_order() -> None:
+    for name in ("identity", "lg", "meg", "mh"):
+        mean = replace(MEANS.find(name))
+        assert mean is not MEANS.find(name)
+        ours, theirs = PFedBreD(mean=mean, order="released"), PFedBreD(mean=name, order="released")
+        assert ours.order_in_force == theirs.order_in_force != PFedBreD(mean=mean).order_in_force
+    own = PFedBreD(mean=RMD(lambda problem, w, batch: w @ w), order="released")
+    assert own.order_in_force == Order()
+    assert without_effect(own)["order"] == "order needs a mean that the released code has"
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def batch_at(centre: np.ndarray) -> Batch:
     return Batch(jnp.asarray(centre)[None], jnp.zeros(1, jnp.int32), jnp.ones(1))
 
 
-SHRINK = RMD(phi=lambda problem, w, batch: 0.5 * (w @ w))
+SHRINK = RMD(lambda problem, w, batch: 0.5 * (w @ w))
 ETA, ETA_ALPHA, ETA_INNER = 0.2, 0.3, 0.25
 MEMORY, THETA = np.full(D, 0.3), np.zeros(D)  # the client's own last local model m, and its personal model
 
@@ -108,6 +108,25 @@ def test_a_potential_sees_the_problem_and_the_first_batch() -> None:
     assert (mean.gradient, mean.memory, mean.inner) == (True, False, False)
     slope = mean.slope(Quadratic(), vector(MU), [batch_at(C), batch_at(C + 1)], ETA_INNER)
     np.testing.assert_allclose(flat(slope), 3 * H * (MU - C), rtol=1e-12)
+
+
+def test_an_inner_step_goes_along_the_potential_too() -> None:
+    """With phi = |w|^2 / 2: grad phi(w - eta_inner grad phi(w)) = (1 - eta_inner) w."""
+    mean = RMD(lambda problem, w, batch: 0.5 * (w @ w), inner=True)
+    np.testing.assert_allclose(
+        flat(mean.slope(Quadratic(), vector(MU), [batch_at(C)], ETA_INNER)), (1 - ETA_INNER) * MU, rtol=1e-12
+    )
+
+
+def test_a_mean_is_given_as_it_is_written() -> None:
+    """What it has by name, so that none of its terms is taken for a potential."""
+    arguments: Any = (True,)
+    with pytest.raises(TypeError, match="positional"):
+        Mean(*arguments)
+    for phi in (None, True):
+        given: Any = phi
+        with pytest.raises(FedpriorError, match=f"RMD: phi = {phi} is not valid; give a function phi"):
+            RMD(given)
 
 
 def test_means_by_name() -> None:

@@ -267,6 +267,12 @@ def test_a_step_of_fine_tuning_without_fine_tuning_is_told() -> None:
     assert recorded["revisions"] == {"pfedbayes": 1, "fine_tune": 1, "fine_tune_step": 1}
 
 
+def test_weights_where_nobody_is_weighed_are_told() -> None:
+    study = fp.Study(small_task(), ["fedavg:weights=uniform", "reptile:weights=uniform", "reptile"], local=False)
+    told = "reptile weights=uniform: weights = uniform does nothing, since its server does not weigh clients"
+    assert study.remarks() == [told]
+
+
 def test_rows_are_given_in_any_way() -> None:
     def names(rows: Any, **options: Any) -> list[str]:
         return [variant.name for variant in fp.Study("digits-mclr", rows, **options).variants]

@@ -52,12 +52,9 @@ def _show(name: str, as_json: bool) -> None:
 
     method: Any = make(name)
     preset = METHODS.find(name).preset
-    rows = []
+    rows, values = [], method.in_force()
     for key, about in hypers(method).items():
-        value = getattr(method, key)
-        if value is None and hasattr(method, "switch"):
-            value = method.switch(key)
-        rows.append((key, value, about.meaning, "the method's name" if key in preset else about.source))
+        rows.append((key, values[key], about.meaning, "the method's name" if key in preset else about.source))
     defaults = {**{key: wrapper.default for key, wrapper in WRAPPERS.items()}, **method.wrapper_defaults}
     around = [(key, defaults[key], of.about.meaning, of.about.source) for key, of in WRAPPERS.items()]
     if as_json:

@@ -51,12 +51,17 @@ class Method(eqx.Module):
     objective: ClassVar[str] = ""  # what is solved, as LaTeX; the module's docstring has the steps that solve it
     revision: ClassVar[int] = 1  # raised when the update changes: a run of another revision is not gone on with
     no_return: ClassVar[str] = ""  # why a client whose state is lost cannot come back as a newcomer; "": it can
+    weighted: ClassVar[bool] = True  # whether ``merge`` looks at its weights: the protocol's, by samples or uniform
     wrapper_defaults: ClassVar[Mapping[str, Any]] = {}  # settings of wrappers that fit this method better than theirs
 
     def __check_init__(self) -> None:
         for name, about in hypers(self).items():
             if (wrong := about.wrong(value := getattr(self, name), kinds(type(self))[name])) is not None:
                 raise FedpriorError(f"{type(self).__name__}: {name} = {value!r} {wrong}")
+
+    def in_force(self) -> dict[str, Any]:
+        """The settings by name; of one that None leaves to another, what that one says."""
+        return {name: getattr(self, name) for name in hypers(self)}
 
     def check(self, problem: Problem, w0: Vector) -> None:
         """Refuse a problem that the method is not defined for; called once, before anything is compiled."""
@@ -94,6 +99,11 @@ class Method(eqx.Module):
 
     def with_global_model(self, server: Tree, w: Vector) -> Tree:
         """The server's state with its global model replaced (how server relaxation acts)."""
+        if not isinstance(server, Vector):
+            raise FedpriorError(
+                f"{type(self).__name__}: the server holds more than its global model ({type(server).__name__}), and "
+                "nothing says how that model is replaced there; write with_global_model(server, w) beside global_model"
+            )
         return w
 
     def personal_model(self, problem: Problem, client: Tree, down: Tree, data: Data, key: Array) -> Mixture:
@@ -103,9 +113,10 @@ class Method(eqx.Module):
     def join(self, problem: Problem, down: Tree, data: Data, key: Array) -> Tree:
         """State of a client never seen in training, from what ``send(outbox, None)`` gives and its own data.
 
-        By default one round of its own, from the model that it received.
+        By default one round of its own, from the state of a client that starts at the model it received. A method whose
+        clients receive more than a model writes its own.
         """
-        return self.local(problem, down, down, data, key)[0]
+        return self.local(problem, self.client(down, key), down, data, key)[0]
 
     def algorithm(self) -> Algorithm:
         """The functions of this method as a tuple."""

@@ -12,6 +12,8 @@ from fedprior.core.batch import Batch, Data
 from fedprior.core.vectors import Scalar, Tree, Vector
 
 Optimizer: TypeAlias = str | optax.GradientTransformation  # a name of OPTIMIZERS, or one of the user's own
+# What a step size needs: an optimizer that is given as an object has its own.
+NAMED = ("an optimizer given by name", lambda method: isinstance(method.optimizer, str))
 OPTIMIZERS = ("sgd", "adabelief", "adagrad", "adam", "adamax", "adamw", "lamb", "lion", "nadam", "rmsprop", "yogi")
 
 

@@ -50,6 +50,7 @@ class FedAMP(Method):
     1
     """
 
+    weighted: ClassVar[bool] = False
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Huang et al., AAAI 2021"
     cites: ClassVar[str] = "huang2021fedamp"

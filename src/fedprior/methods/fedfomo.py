@@ -68,6 +68,7 @@ class FedFomo(Method):
     0.2
     """
 
+    weighted: ClassVar[bool] = False
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Zhang et al., ICLR 2021"
     cites: ClassVar[str] = "zhang2021fedfomo"

@@ -53,6 +53,7 @@ class FedU(Method):
     0.01
     """
 
+    weighted: ClassVar[bool] = False
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "Dinh et al., 2021"
     cites: ClassVar[str] = "dinh2021fedu"
@@ -69,7 +70,8 @@ class FedU(Method):
         sweep=(0.01, 0.03, 0.1, 0.3, 1.0),
         least=0,
         inert=0,
-        meaning="how strongly models of neighbours in the graph are pulled together",
+        meaning="how strongly models of neighbours in the graph are pulled together; stable while alpha R eta times the "
+        "sum of a client's weights in the graph is below 2, and in dense graphs below 4",
     )
     graph: str | Array = hyper(
         "random",
@@ -126,6 +128,10 @@ class FedU(Method):
     def personal_model(self, problem: Problem, client: Tied, down: Tied, data: Data, key: Array) -> Mixture:
         """w_k, the newest."""
         return single(client.newest(down))
+
+    def join(self, problem: Problem, down: Tied, data: Data, key: Array) -> Tied:
+        """A newcomer goes on from the mean of all models: one round of its own."""
+        return self.local(problem, down, down, data, key)[0]
 
 
 def check_weights(a: Array) -> None:

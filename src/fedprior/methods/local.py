@@ -13,7 +13,7 @@ from jax import Array
 from fedprior.core.batch import Data
 from fedprior.core.hyper import STEP_SIZE, STEPS, hyper
 from fedprior.core.method import Info, Method, Mixture, single
-from fedprior.core.optimize import OPTIMIZERS, Optimizer, local_steps, make_optimizer
+from fedprior.core.optimize import NAMED, OPTIMIZERS, Optimizer, local_steps, make_optimizer
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Tree, Vector
 
@@ -32,12 +32,15 @@ class Local(Method):
     0.01
     """
 
+    weighted: ClassVar[bool] = False
     participation: ClassVar[tuple[str, ...]] = ("all", "sampled")
     paper: ClassVar[str] = "the baseline without federation"
     objective: ClassVar[str] = r"\min_{v_i} f_i(v_i) \quad \text{for every client } i \text{ by itself}"
 
     R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
-    alpha: float = hyper(0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0, meaning=STEP_SIZE)
+    alpha: float = hyper(
+        0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0, needs=NAMED, meaning=STEP_SIZE
+    )
     optimizer: Optimizer = hyper(
         "sgd", choices=OPTIMIZERS, objects=optax.GradientTransformation, meaning="which optimizer takes the steps"
     )

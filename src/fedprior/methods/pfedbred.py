@@ -9,7 +9,7 @@ NeurIPS 2023. A prior (generator g*) x a prior mean (mu) x a proximal solver, Al
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -25,24 +25,31 @@ from fedprior.priors import PRIORS, find_prior
 from fedprior.priors.bregman import Prior, check_prior
 from fedprior.priors.means import MEANS, Mean, find_mean
 
-PAPER: dict[str, Any] = {
-    "start": "theta",
-    "eta_alpha": 0.01,
-    "batches": 1,
-    "overwrite": False,
-    "inner": False,
-}
-# What the authors' released code does instead of the paper's equations.
-RELEASED: dict[str, dict[str, Any]] = {
-    "identity": {"start": "w"},
-    "lg": {"start": "mu", "eta_alpha": 0.05},  # the code takes eta where the paper says eta_alpha
-    "meg": {"start": "w"},
-    "mh": {"start": "w", "batches": 2, "overwrite": True, "inner": True},
+
+@dataclass(frozen=True)
+class Order:
+    """What the paper's equations and its released code do differently; by default, what the equations say."""
+
+    start: str = "theta"
+    batches: int = 1
+    inner: bool = False
+    overwrite: bool = False
+    eta_alpha: float = 0.01
+    eta_inner: float = 0.01  # as eta_alpha, whatever that is
+
+
+# What the authors' released code does instead, for the means that it has.
+RELEASED = {
+    MEANS.find("identity"): Order(start="w"),
+    MEANS.find("lg"): Order(start="mu", eta_alpha=0.05),  # the code takes eta where the paper says eta_alpha
+    MEANS.find("meg"): Order(start="w"),
+    MEANS.find("mh"): Order(start="w", batches=2, overwrite=True, inner=True),
 }
 LAM = "released scripts: 15 for MCLR, CNN and LSTM, 30 for DNN (set by each task); the paper says 15 to 60"
 MEMORY = ("a mean with memory", lambda m: find_mean(m.mean).memory)
 GRADIENT = ("a mean with a loss gradient", lambda m: find_mean(m.mean).gradient)
 INNER = ("an inner step", lambda m: find_mean(m.mean).gradient and m.mean_in_force.inner)
+THROUGH = ("a loss gradient that moves the mean alone", lambda m: GRADIENT[1](m) and not m.order_in_force.overwrite)
 
 
 class Client(NamedTuple):
@@ -69,7 +76,7 @@ class PFedBreD(Method):
     ``w_init``, ``theta_init``: where w_i and theta start each round: the received or the client's own last w; the last theta
     or the received w. Algorithm 1 has ``received`` and ``last``.
 
-    >>> PFedBreD(mean="mh", order="released").switch("overwrite"), PFedBreD(mean="mh").switch("start")
+    >>> PFedBreD(mean="mh", order="released").order_in_force.overwrite, PFedBreD(mean="mh").order_in_force.start
     (True, 'theta')
     """
 
@@ -92,6 +99,7 @@ class PFedBreD(Method):
         "paper",
         "the method's name",
         choices=("paper", "released"),
+        needs=("a mean that the released code has", lambda m: released(find_mean(m.mean)) is not None),
         meaning="whether the paper's equations or its released code is followed",
     )
     prior: str | Prior = hyper(
@@ -132,12 +140,14 @@ class PFedBreD(Method):
         "first_order",
         "paper, appendix on first-order methods",
         choices=("first_order", "exact"),
+        needs=THROUGH,
         meaning="whether the local model's gradient goes through the mean: first_order leaves that out",
     )
     solver: str = hyper(
         "sgd",
         "paper, section 5: gradient steps",
         choices=OPTIMIZERS,
+        needs=("tol = 0", lambda m: m.tol == 0),
         meaning="which optimizer takes the personal model's steps",
     )
     tol: float = hyper(
@@ -199,13 +209,15 @@ class PFedBreD(Method):
         meaning="whether the mean's gradient step moves the local model itself, too",
     )
 
-    def switch(self, name: str) -> Any:
-        """The value in force: the field's own, or what ``order`` says."""
-        own = getattr(self, name)
-        if name == "eta_inner" and own is None:
-            return self.switch("eta_alpha")
-        released = RELEASED.get(str(self.mean), {}) if self.order == "released" else {}
-        return {**PAPER, **released}[name] if own is None else own
+    @property
+    def order_in_force(self) -> Order:
+        """What ``order`` says, but for what is given by itself."""
+        said = (released(find_mean(self.mean)) if self.order == "released" else None) or Order()
+        own = {key: value for key in vars(said) if (value := getattr(self, key)) is not None}
+        return replace(said, **{"eta_inner": own.get("eta_alpha", said.eta_alpha), **own})
+
+    def in_force(self) -> dict[str, Any]:
+        return {**super().in_force(), **vars(self.order_in_force)}
 
     def check(self, problem: Problem, w0: Vector) -> None:
         """Refuse a prior that does not fit the model or is not convex."""
@@ -215,7 +227,7 @@ class PFedBreD(Method):
     def mean_in_force(self) -> Mean:
         """The mean, with the inner step where ``inner`` or ``order`` asks for it."""
         mean = find_mean(self.mean)
-        return replace(mean, inner=True) if self.switch("inner") else mean
+        return replace(mean, inner=True) if self.order_in_force.inner else mean
 
     @property
     def _remembers(self) -> bool:
@@ -228,22 +240,22 @@ class PFedBreD(Method):
         self, problem: Problem, client: Client, down: Vector, data: Data, key: Array
     ) -> tuple[Client, Vector, Info]:
         """R times: the mean, the proximal point, a step on the envelope."""
-        mean, prior, memory = self.mean_in_force, find_prior(self.prior).bind(down), client.memory
-        eta_alpha, eta_inner, overwrite = (self.switch(s) for s in ("eta_alpha", "eta_inner", "overwrite"))
+        order, mean, memory = self.order_in_force, self.mean_in_force, client.memory
+        prior = find_prior(self.prior).bind(down)
         plain = self.solver == "sgd" and self.tol == 0
-        picks = data.draw(self.R * self.switch("batches")).reshape(self.R, self.switch("batches"), -1)
+        picks = data.draw(self.R * order.batches).reshape(self.R, order.batches, -1)
 
         def iterate(carry: tuple[Vector, Vector], pick: Array) -> tuple[tuple[Vector, Vector], None]:
             w, theta = carry
             batches = [data.batch(p) for p in pick]
 
             def descend(w: Vector) -> Vector:
-                return w - eta_alpha * mean.slope(problem, w, batches, eta_inner) if mean.gradient else w
+                return w - order.eta_alpha * mean.slope(problem, w, batches, order.eta_inner) if mean.gradient else w
 
             def recall(w: Vector) -> Vector:
                 return w if memory is None or not mean.memory else w - self.eta * (memory - theta)
 
-            if overwrite:
+            if order.overwrite:
                 w, place = descend(w), recall
             else:
                 place = lambda w: recall(descend(w))  # noqa: E731
@@ -251,7 +263,7 @@ class PFedBreD(Method):
                 mu, back = jax.vjp(place, w)
             else:
                 mu, back = place(w), lambda v: (v,)
-            start = {"theta": theta, "w": w, "mu": mu}[self.switch("start")]
+            start = {"theta": theta, "w": w, "mu": mu}[order.start]
             if prior.spherical and plain:
                 theta = problem.proximal_steps(mu, start, batches[-1], self.lam, self.alpha, self.K)
             else:
@@ -270,6 +282,7 @@ class PFedBreD(Method):
         """theta_i."""
         return single(client.theta)
 
-    def join(self, problem: Problem, down: Vector, data: Data, key: Array) -> Client:
-        """A newcomer fits theta to the received w: one round of its own."""
-        return self.local(problem, self.client(down, key), down, data, key)[0]
+
+def released(mean: Mean) -> Order | None:
+    """What the released code does with a mean that is equal to one of its own, under whichever name; else None."""
+    return next((order for known, order in RELEASED.items() if known == mean), None)

@@ -76,6 +76,7 @@ class PFedHN(Method):
     0.9
     """
 
+    weighted: ClassVar[bool] = False
     participation: ClassVar[tuple[str, ...]] = ("sampled",)
     paper: ClassVar[str] = "Shamsian et al., ICML 2021"
     cites: ClassVar[str] = "shamsian2021pfedhn"

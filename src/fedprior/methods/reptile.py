@@ -15,7 +15,7 @@ from jax import Array
 from fedprior.core.batch import Data
 from fedprior.core.hyper import STEP_SIZE, hyper
 from fedprior.core.method import Mixture, single
-from fedprior.core.optimize import local_steps
+from fedprior.core.optimize import NAMED, local_steps
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Tree, Vector, weighted_mean
 from fedprior.methods.fedavg import FedAvg
@@ -28,6 +28,7 @@ class Reptile(FedAvg):
     5
     """
 
+    weighted: ClassVar[bool] = False
     paper: ClassVar[str] = "Nichol et al., 2018"
     cites: ClassVar[str] = "nichol2018reptile"
     objective: ClassVar[str] = (
@@ -35,7 +36,7 @@ class Reptile(FedAvg):
         r"\quad U_i(x) = x - \alpha \nabla f_i(x)"
     )
 
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
+    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, needs=NAMED, meaning=STEP_SIZE)
     eps: float = hyper(
         1.0,
         "1: FedAvg with uniform weights; the paper anneals it",

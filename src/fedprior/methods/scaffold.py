@@ -43,6 +43,7 @@ class Scaffold(Method):
     ('sampled',)
     """
 
+    weighted: ClassVar[bool] = False
     participation: ClassVar[tuple[str, ...]] = ("sampled",)
     paper: ClassVar[str] = "Karimireddy et al., ICML 2020"
     no_return: ClassVar[str] = (

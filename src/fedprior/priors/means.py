@@ -6,13 +6,13 @@ The strategies of the paper's Eq. (mu) and of its appendix are one formula with 
 
 g is the loss gradient ("lg"), m - theta the memorised envelope gradient ("meg"; m is the client's own last local model),
 "mh" the hybrid of both, "identity" neither (then pFedBreD is pFedMe). The appendix's variant of mh takes g after an inner
-step: g(w) = grad f(w - eta_inner grad f(w)). Any potential of a user's own is given as ``RMD(phi)``.
+step: g(w) = grad f(w - eta_inner grad f(w)). Any potential of a user's own takes the place of f as ``RMD(phi)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import jax
@@ -27,7 +27,7 @@ from fedprior.registry import Registry
 Potential = Callable[[Problem, Vector, Batch], Array]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mean:
     """A strategy: which terms mu(w) has."""
 
@@ -35,29 +35,38 @@ class Mean:
     memory: bool = False  # the memorised envelope gradient
     inner: bool = False  # the gradient is taken after an inner step
 
+    def grad(self, problem: Problem, w: Vector, batch: Batch) -> Vector:
+        """grad f(w; B)."""
+        return problem.grad(w, batch)
+
     def slope(self, problem: Problem, w: Vector, batches: list[Batch], eta_inner: float) -> Vector:
         """g(w) on the first batch; with an inner step, that is taken on the first batch, and g then on the last one."""
         if self.inner:
-            w = w - eta_inner * problem.grad(w, batches[0])
-        return problem.grad(w, batches[-1] if self.inner else batches[0])
+            w = w - eta_inner * self.grad(problem, w, batches[0])
+        return self.grad(problem, w, batches[-1] if self.inner else batches[0])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RMD(Mean):
     """mu(w) = w - eta_alpha grad phi(w), for any potential phi(problem, w, batch).
 
-    >>> ridge = RMD(phi=lambda problem, w, batch: 0.5 * (w @ w))
+    >>> ridge = RMD(lambda problem, w, batch: 0.5 * (w @ w))
     >>> ridge.gradient, ridge.memory
     (True, False)
     """
 
-    gradient: bool = True
-    phi: Potential | None = None
+    phi: Potential = field(kw_only=False)
+    gradient: bool = field(default=True, init=False)
 
-    def slope(self, problem: Problem, w: Vector, batches: list[Batch], eta_inner: float) -> Vector:
-        """grad phi(w) on the first batch."""
-        assert self.phi is not None
-        return cast(Vector, jax.grad(self.phi, argnums=1)(problem, w, batches[0]))
+    def __post_init__(self) -> None:
+        if not callable(self.phi):
+            raise FedpriorError(
+                f"RMD: phi = {self.phi!r} is not valid; give a function phi(problem, w, batch) that gives a number"
+            )
+
+    def grad(self, problem: Problem, w: Vector, batch: Batch) -> Vector:
+        """grad phi(w)."""
+        return cast(Vector, jax.grad(self.phi, argnums=1)(problem, w, batch))
 
 
 MEANS: Registry[Mean] = Registry(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedprior.core.hyper import hypers, without_effect
 from fedprior.study.program import Program
+from fedprior.study.settings import Protocol
 from fedprior.wrappers import WRAPPERS, in_force
 
 
@@ -23,6 +24,10 @@ def remarks_on(program: Program) -> list[str]:
         whole, default = WRAPPERS.find(key).part_of, WRAPPERS.find(key).default
         if whole is not None and wrappers[key] != default:
             texts.append(f"{name}: {key} does nothing without {whole}")
+    if not method.weighted and program.protocol.weights != Protocol.model_fields["weights"].default:
+        texts.append(
+            f"{name}: weights = {program.protocol.weights} does nothing, since its server does not weigh clients"
+        )
     about = hypers(method)
     for key, why in without_effect(method).items():
         if about[key].lacks(method) is None:

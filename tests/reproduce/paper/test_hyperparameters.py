@@ -42,7 +42,7 @@ def test_doubled_is_twice_what_is_in_force() -> None:
     for row, plain, key in ((DOUBLED[1], LG, "eta_alpha"), (DOUBLED[3], MEG, "eta")):
         method = make(plain.method)
         assert isinstance(method, PFedBreD)
-        assert row.changes[key] == 2 * (method.switch(key) if key == "eta_alpha" else method.eta)
+        assert row.changes[key] == 2 * method.in_force()[key]
 
 
 def test_a_setting_that_is_alone_has_no_range() -> None:

@@ -84,7 +84,7 @@ def without_small(a: Array) -> Array:
 
     The largest of S weights is at least 1 / S, which for thousands of clients is small as well: it is kept.
     """
-    a = jnp.where(a < min(LEAST, 0.999 / len(a)), 0, a)
+    a = jnp.where(a < min(LEAST, 0.999 / a.shape[1]), 0, a)
     return a / jnp.sum(a, axis=1, keepdims=True)
 
 

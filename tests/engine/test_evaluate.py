@@ -58,7 +58,7 @@ def test_own_and_pooled_equal_a_plain_recomputation() -> None:
 
 
 class Split(Method):
-    """A client's state and its personal model are the sum of its held samples (of their first number), in training and in evaluation."""
+    """A client's state and its personal model sum up its held samples, in training and in evaluation."""
 
     def _held(self, data: Data) -> Vector:
         held = data.split(0.5)[1]

@@ -42,7 +42,10 @@ class Local(Method):
         0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0, needs=NAMED, meaning=STEP_SIZE
     )
     optimizer: Optimizer = hyper(
-        "sgd", choices=OPTIMIZERS, objects=optax.GradientTransformation, meaning="which optimizer takes the steps"
+        "sgd",
+        choices=OPTIMIZERS,
+        objects=optax.GradientTransformation,
+        meaning="which optimizer takes the steps; its memory lasts",
     )
 
     def client(self, w0: Vector, key: Array) -> Client:

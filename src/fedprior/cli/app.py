@@ -79,6 +79,14 @@ def tell(what: str, style: str, text: str) -> None:
     err.print(Text.assemble((f"{what}:", style), f" {printable(text)}"), soft_wrap=True, highlight=False)
 
 
+def need_flower() -> None:
+    """Refuse to go on without Flower."""
+    try:
+        import flwr  # noqa: F401
+    except ImportError as error:
+        raise FedpriorError("this needs Flower; pip install 'fedprior[flower]'") from error
+
+
 def print_table(table: Table) -> None:
     """Print a table for a terminal."""
     from fedprior.report.tables import rich_table

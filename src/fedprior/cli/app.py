@@ -62,11 +62,21 @@ TensorBoard = Annotated[
 CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Least time between two checkpoints.")]
 
 
-def assignments(settings: list[str] | None) -> dict[str, Any]:
-    """What ``--set`` was given, by key."""
+def assignments(settings: list[str] | None, **options: Any) -> dict[str, Any]:
+    """What ``--set`` was given, by key, and ``options`` that stand for keys of their own (None: not given); each once."""
     from fedprior.study.assignment import parse_assignment
 
-    return dict(parse_assignment(text) for text in settings or [])
+    chosen: dict[str, Any] = {}
+    for key, value in (parse_assignment(text) for text in settings or []):
+        if key in chosen:
+            raise FedpriorError(f"--set gives '{key}' twice; leave one of them out")
+        chosen[key] = value
+    for key, value in options.items():
+        if value is not None and key in chosen:
+            raise FedpriorError(
+                f"--{key.replace('_', '-')} and --set {key}=... both say the same; leave one of them out"
+            )
+    return chosen | {key: value for key, value in options.items() if value is not None}
 
 
 def warn(text: str) -> None:

@@ -114,9 +114,18 @@ def command_line() -> str:
     return shlex.join(["fedprior", *sys.argv[1:]])
 
 
+def say_stopped(how: str) -> NoReturn:
+    """End a command that was stopped; ``how`` it goes on."""
+    err.print(f"stopped; {how}", soft_wrap=True)
+    raise typer.Exit(STOPPED)
+
+
 @contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C or a request to end finish the round at hand and keep the run resumable; a second one stops at once."""
+def stoppable(how: str) -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C or a request to end finish the round at hand and keep the run resumable; a second one stops at once.
+
+    ``how``: what a command that was stopped at once goes on by.
+    """
     asked = False
 
     def ask(number: int, frame: object) -> None:
@@ -129,6 +138,8 @@ def stoppable() -> Iterator[Callable[[], bool]]:
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: asked
+    except KeyboardInterrupt:
+        say_stopped(how)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -155,6 +166,4 @@ def main() -> NoReturn:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         tell("error", "red", " ".join(text.splitlines()))
         code = 2
-    if code == STOPPED:
-        err.print("stopped; the same command with --resume goes on from here", soft_wrap=True)
     sys.exit(code)

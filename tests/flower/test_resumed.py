@@ -42,7 +42,7 @@ def test_a_finished_run_is_left_as_it_is_whoever_is_there(tmp_path: Path) -> Non
     deployment = Deployment(tmp_path, ROW, rounds=2, minimum=0)
     run = deployment.run()
     before = contents(run.path)
-    assert deployment.run([], resume=True).status == (Status.FINISHED, 2)
+    assert deployment.run([], at_once(), resume=True, deadline=50.0).status == (Status.FINISHED, 2)
     assert contents(run.path) == before
 
 

@@ -81,6 +81,16 @@ def test_the_package_is_a_program_too() -> None:
         (["digits-mclr", "--seeds", "0"], ["'--seeds'"]),
         (["digits-mclr", "--workers", "0"], ["'--workers'"]),
         (["digits-mclr", "--resume", "--overwrite"], ["choose one"]),
+        (["digits-mclr", "--set", "lam=1", "--set", "lambda=2"], ["--set gives 'lam' twice"]),
+        (["digits-mclr", "--rounds", "5", "--set", "rounds=9"], ["--rounds and --set rounds=... both say the same"]),
+        (
+            ["digits-mclr", "--new-clients", "0.2", "--set", "new_clients=0.3"],
+            ["--new-clients and --set new_clients=... both"],
+        ),
+        (
+            ["digits-mclr", "--budget", "gradients=5", "--set", "budget.megabytes=1"],
+            ["--budget and --set budget.megabytes"],
+        ),
         (["no-such-file.toml"], ["cannot read task file no-such-file.toml: No such file"]),
         ([], ["Missing argument 'TASK'"]),
     ],

@@ -33,8 +33,8 @@ def test_how_runs_stand(tmp_path: Path) -> None:
     standing = {row["folder"]: (row["status"], row["round"]) for row in listed}
     assert standing == {
         "finished": ("finished", 6),
-        "interrupted": ("interrupted", 4),
-        "running": ("running", 6),  # as far as its tables go
+        "interrupted": ("interrupted", 6),  # as far as its tables go, and its status does not
+        "running": ("running", 6),
         "damaged": ("damaged", "?"),
         "stopped": ("stopped", 2),
         "diverged": ("diverged", 1),

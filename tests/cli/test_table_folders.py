@@ -161,3 +161,9 @@ def test_a_terminal_of_any_width(folder: Path, width: int) -> None:
         assert max(map(len, text.splitlines())) <= width
         assert "…" not in text
         assert "lam=30" in text.split()
+
+
+def test_what_shapes_a_table_is_refused_beside_json(folder: Path) -> None:
+    for option in (("--format", "csv"), ("--tasks",), ("--columns", "mean")):
+        refused(fedprior("table", folder, "--json", *option), "--json prints all numbers", "choose one")
+    refused(fedprior("compare", folder, "--json", "--format", "csv"), "--json prints all numbers", "choose one")

@@ -20,7 +20,7 @@ from fedprior.flower.messages import Order
 from fedprior.flower.programs import Programs
 from fedprior.flower.roster import Patience
 from fedprior.flower.server import serve
-from fedprior.flower.spec import open_spec
+from fedprior.flower.spec import METRICS, open_spec
 from fedprior.flower.state import Store
 from fedprior.models import build
 from fedprior.records import checkpoint
@@ -147,7 +147,7 @@ def simulated(
         name="toy",
         is_test=is_test,
         n_classes=3,
-        **{"rounds": rounds, "aggregated": 3, "batch": 5, "pooled": "never", **settings},
+        **{"rounds": rounds, "aggregated": 3, "batch": 5, "pooled": "never", "metrics": list(METRICS), **settings},
     )
     trial = Trial(Program(task, Variant.parse(row_name)), seed)
     return trial, task

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from program import fedprior, refused
+from program import Outcome, fedprior, refused
 
 from fedprior.errors import FedpriorError
 from fedprior.flower import control
@@ -60,6 +60,12 @@ def ends(folder: Path, status: str, details: str = "N/A") -> None:
     (folder / "list.txt").write_text(json.dumps({"success": True, "runs": [run]}))
 
 
+def refused_after(done: Outcome) -> str:
+    """The error of a command that had said something before."""
+    assert done.code == 2, done
+    return done.err
+
+
 def calls(folder: Path) -> list[list[str]]:
     return [json.loads(line) for line in (folder / "calls.json").read_text().splitlines()]
 
@@ -68,7 +74,9 @@ def test_a_run_is_resumed_with_its_own_configuration_and_one_thing_more(flwr: Pa
     import tomllib
 
     ends(flwr, "finished:completed")
-    (flwr / "run.toml").write_text('row = "mh"\nout = "/srv/St. Anna\'s \'runs\' \\""\nclients = 3\nresume = false\n')
+    (flwr / "run.toml").write_text(
+        'row = "mh"\nout = "/srv/St. Anna\'s \'runs\' \\" 🏥"\nclients = 3\nresume = false\n'
+    )
     done = fedprior("flower", "resume", "hospitals", "owner", "--run-config", flwr / "run.toml")
     assert (done.code, done.err) == (0, "")
     assert "run 7 goes on" in done.out
@@ -76,21 +84,29 @@ def test_a_run_is_resumed_with_its_own_configuration_and_one_thing_more(flwr: Pa
     assert calls(flwr)[0][1:3] == ["hospitals", "owner"]
     assert tomllib.loads((flwr / "given.toml").read_text()) == {
         "row": "mh",
-        "out": "/srv/St. Anna's 'runs' \"",
+        "out": "/srv/St. Anna's 'runs' \" 🏥",
         "clients": 3,
         "resume": True,
     }
 
 
 @pytest.mark.parametrize(
-    ("status", "why"), [("finished:failed", "the disk is full"), ("finished:stopped", "N/A"), ("running", "N/A")]
+    ("status", "why"), [("finished:failed", "the disk is full"), ("finished:stopped", "N/A"), ("finished:failed", "")]
 )
 def test_a_run_that_fails_is_a_failure(flwr: Path, monkeypatch: pytest.MonkeyPatch, status: str, why: str) -> None:
     monkeypatch.setattr(control, "PATIENCE", 0.0)
     ends(flwr, status, f"ServerApp failed with exception: {why}")
     done = fedprior("flower", "resume", "hospitals", "owner")
     assert done.code == 2
-    assert f"error: run 7 is {status.rpartition(':')[2]}: {why}" in done.err
+    assert f"error: run 7 is {status.rpartition(':')[2]}: {why or 'see `flwr log 7 owner --show`'}" in done.err
+
+
+def test_a_log_that_breaks_off_says_how_to_look_at_the_run(flwr: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "PATIENCE", 0.0)
+    ends(flwr, "running", "")
+    text = refused_after(fedprior("flower", "resume", "hospitals", "owner"))
+    assert "run 7 is running though its log has ended here: it goes on" in text
+    assert "`flwr log 7 owner --stream` follows its log again" in text
 
 
 def test_what_is_no_answer_is_shown(flwr: Path) -> None:

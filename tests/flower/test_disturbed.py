@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import shutil
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,38 @@ def test_a_node_that_was_away_is_asked_again(tmp_path: Path) -> None:
     assert_same(deployment, run, ROW)
 
 
+class Refusing(MemoryGrid):
+    """A SuperLink that does not take some messages to the second site; by its rounds, -1 for hello."""
+
+    def __init__(self, *given: Any, rounds: list[int]):
+        super().__init__(*given)
+        self.rounds = rounds
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        (message,) = messages
+        order = order_of(message)
+        t = -1 if order is None else order.round
+        if message.metadata.dst_node_id == 2 and t in self.rounds:
+            self.rounds.remove(t)
+            return []
+        return super().push_messages([message])
+
+
+def test_a_message_that_is_not_taken_keeps_no_round_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its client is left out of this round at once; a greeting is sent again."""
+    deployment = Deployment(tmp_path, "local", rounds=2)
+    grid, naps = Refusing(deployment.nodes(), deployment.config, rounds=[-1, 1]), list[float]()
+    patience = dataclasses.replace(NOW, deadline=10.0**6, sleep=naps.append)
+    run = serve(grid, open_spec(deployment.task), Options.of(deployment.config), patience)
+    assert grid.rounds == []
+    assert len(naps) == 1  # for the second greeting
+    assert "client 'b' could not be asked, and is asked again" in caplog.text
+    assert "round 2, client 'b' is left out: the SuperLink did not take the message to it" in caplog.text
+    assert {(row.round, row.client) for row in run.rows("clients.csv")} == {
+        (t, name) for t in (1, 2) for name in NAMES
+    } - {(1, "b")}
+
+
 @pytest.mark.slow
 def test_an_orphan_can_write_what_it_likes(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, ROW)
@@ -200,16 +233,6 @@ def test_two_servers_do_not_share_a_checkpoint(tmp_path: Path) -> None:
         return reply
 
     deployment.run(nodes(deployment, second))
-
-
-@pytest.mark.slow
-def test_other_samples_are_noticed_on_resume(tmp_path: Path) -> None:
-    deployment = Deployment(tmp_path, ROW)
-    deployment.run()
-    other = nodes(deployment)
-    other[2].app = client_app(deployment.task, lambda node_config: samples(1))
-    with pytest.raises(FedpriorError, match=r"client 'c/\.\./d' has other samples than when the run began"):
-        deployment.run(other, resume=True)
 
 
 def test_a_site_that_does_not_fit_is_named_and_no_run_begins(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -22,6 +22,7 @@ import fedprior as fp
 from fedprior.data.federation import Samples
 from fedprior.flower import look
 from fedprior.flower.site import Site
+from fedprior.flower.spec import open_spec
 from fedprior.flower.state import as_file_name
 from fedprior.records.runs import RunFolder
 from fedprior.study.trial import Trial
@@ -90,8 +91,8 @@ def simulation(home: Path) -> tuple[Trial, list[tuple[str, str]]]:
     names = sorted(SITES.items(), key=lambda item: item[1])
     sites: list[Site] = []
     for folder, _ in names:
-        spec, site = look.check_data(home / "hospitals", {"data": str(home / folder / "visits.csv")})
-        sites.append(site)
+        sites.append(look.check_data(home / "hospitals", {"data": str(home / folder / "visits.csv")}))
+    spec = open_spec(home / "hospitals" / "hospitals" / "task.toml")
     train, test = (together([getattr(site, part) for site in sites]) for part in ("train", "test"))
     federation = spec.federation([name for _, name in names], train, test, "simulated")
     return Trial(spec.program(federation, "mh"), 0), names

@@ -14,7 +14,7 @@ pytest.importorskip("flwr")
 
 from program import fedprior, refused
 
-from flower.certificates import certificate_authority
+from flower.certificates import certificate_authority, certificate_of
 from flower.example import CLASSES, samples
 
 TASK = """
@@ -57,6 +57,23 @@ def test_a_new_project_is_one_that_flower_takes(app: Path) -> None:
     refused(fedprior("flower", "init", app / "7"), "begins with a letter")
 
 
+@pytest.mark.parametrize("name", ["site", "test", "fedprior", "flwr", "class", "numpy"])
+def test_no_project_takes_the_name_of_another_package(tmp_path: Path, name: str) -> None:
+    refused(fedprior("flower", "init", tmp_path / name), f"a package called '{name}'", f"such as {name}-federation")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_site_is_checked_whatever_the_model_is(app: Path, tmp_path: Path) -> None:
+    """That of the user's own is given to the app, which is not looked at."""
+    config = f'data="{tmp_path / "visits.csv"}" state-dir="{tmp_path / "states"}"'
+    task = app / "eight_hospitals" / "task.toml"
+    task.write_text(TASK.replace('[model]\nname = "mclr"\n', ""))
+    done = fedprior("flower", "check", app, "--node-config", config)
+    assert (done.code, "data: 17 samples to train and 6 to test" in done.out) == (0, True), done.err
+    task.write_text(TASK.replace("rounds", "round"))
+    refused(fedprior("flower", "check", app, "--node-config", config), "unknown key", "'rounds'")
+
+
 def test_a_site_is_checked_before_it_joins(app: Path, tmp_path: Path) -> None:
     config = f'data="{tmp_path / "visits.csv"}" state-dir="{tmp_path / "states"}"'
     done = fedprior("flower", "check", app, "--node-config", config)
@@ -68,7 +85,9 @@ def test_a_site_is_checked_before_it_joins(app: Path, tmp_path: Path) -> None:
     refused(fedprior("flower", "check", tmp_path), "is no Flower project")
 
 
-def test_keys_and_certificates_are_looked_at(app: Path, tmp_path: Path) -> None:
+def test_keys_and_certificates_are_looked_at(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     from fedprior.errors import FedpriorError
     from fedprior.flower import look
 
@@ -77,9 +96,19 @@ def test_keys_and_certificates_are_looked_at(app: Path, tmp_path: Path) -> None:
     assert look.check_certificate(authority, None) == f"valid until {until:%Y-%m-%d}"
     with pytest.raises(FedpriorError, match=r"no trusted SuperLink at 127\.0\.0\.1:1"):
         look.check_certificate(authority, "127.0.0.1:1")
+    for days, text in ((-1, "was valid until .* only; renew it"), (1, "is not valid before .* clock right")):
+        with pytest.raises(FedpriorError, match=text):
+            look.check_certificate(certificate_of(tmp_path / f"{days}.pem", days), None)
     with pytest.raises(FedpriorError, match="is no certificate"):
         look.check_certificate(app / "LICENSE", None)
     with pytest.raises(FedpriorError, match="is no private key"):
+        look.check_key(app / "LICENSE")
+
+    def unsupported(*given: object) -> None:
+        raise UnsupportedAlgorithm("a curve of its own")
+
+    monkeypatch.setattr("cryptography.hazmat.primitives.serialization.load_pem_private_key", unsupported)
+    with pytest.raises(FedpriorError, match=r"is no private key .*a curve of its own"):
         look.check_key(app / "LICENSE")
 
 

@@ -54,6 +54,15 @@ def test_another_process_opens_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     assert read_study(study).tasks[0].federation.ids == SITES
 
 
+def test_a_column_of_the_file_can_be_named_on_the_command_line(tmp_path: Path) -> None:
+    """What is assumed where nothing is said gives way to it."""
+    named = read(str(written(tmp_path)), {"data.split": "part", "data.ignore": ["patient"]})
+    assert named.task.partition == {"kind": "natural"}
+    path = tmp_path / "dealt.toml"
+    path.write_text(TASK.replace('client = "hospital"\n', ""))
+    assert read(str(path), {"data.client": "hospital"}).task.partition == {"kind": "natural", "test_fraction": 0.25}
+
+
 SPLIT = TASK.replace("ignore", 'split = "part"\nignore')
 
 

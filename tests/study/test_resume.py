@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -177,6 +178,13 @@ def test_without_any_whole_checkpoint_a_run_starts_anew(tmp_path: Path, once: di
     for path in (tmp_path / "checkpoints").iterdir():
         path.write_bytes(b"nonsense")
     assert len(run(tmp_path, resume=True).warnings) == 2
+    assert kept(tmp_path) == once
+
+
+def test_without_its_checkpoints_a_run_says_that_it_starts_anew(tmp_path: Path, once: dict[str, bytes]) -> None:
+    run(tmp_path, **stop_after(4))
+    shutil.rmtree(tmp_path / "checkpoints")
+    assert run(tmp_path, resume=True).warnings == ["no checkpoint is left; beginning again from round 0"]
     assert kept(tmp_path) == once
 
 

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -126,7 +127,7 @@ def test_a_crashed_cell_loses_no_other(
     results = study().run(tmp_path, executor=Inside({1: error}), watch=watch, checkpoint_seconds=0)
     assert [(cell.variant, cell.seed) for cell in failed] == [("local", 1)]
     folder = tmp_path / "digits-mclr" / "local" / "1"
-    assert results.diverged == [f"local: {message} (seed 1; records kept in {folder})"]
+    assert (results.failed, results.diverged) == ([f"local: {message} (seed 1; records kept in {folder})"], [])
     assert [(record.variant, record.seed) for record in results.records] == [("local", 0), ("fedavg", 0), ("fedavg", 1)]
     new: list[tuple[str, int]] = []
 
@@ -134,7 +135,7 @@ def test_a_crashed_cell_loses_no_other(
         new.extend([(cell.variant, cell.seed)] * bool(progress and progress.rows))
 
     again = study().run(tmp_path, executor=Inside(), resume=True, checkpoint_seconds=0, watch=note)
-    assert (len(again), again.diverged) == (4, [])
+    assert (len(again), again.lost) == (4, [])
     assert new == [("local", 1)]  # the others were done
     assert kept(tmp_path) == kept(alone[0])
 
@@ -144,6 +145,7 @@ def test_a_cell_that_diverges_loses_no_other(tmp_path: Path) -> None:
     assert [record.variant for record in results.records] == ["local"]
     folder = tmp_path / "digits-mclr" / "fedavg alpha=1e+38" / "0"
     (text,) = results.diverged
+    assert (results.failed, results.lost[0].row) == ([], "fedavg alpha=1e+38")
     assert text.startswith(
         "fedavg alpha=1e+38 diverged in round 1: its numbers are no longer finite; try a smaller alpha"
     )
@@ -185,6 +187,36 @@ def test_a_pool_shares_out_the_cores_and_replaces_a_process_that_ends(monkeypatc
     assert not multiprocessing.active_children()
 
 
+def last(seconds: float) -> dict[str, Any]:
+    """In another process: how it takes a request to end, and much patience."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(seconds)
+    return {"is": "alive"}
+
+
+def test_workers_leave_it_to_the_parent_to_end() -> None:
+    with Pool(1) as pool:
+        assert pool.submit(last, 0.0).result() == {"is": "alive"}
+
+
+def test_a_second_interrupt_ends_the_processes_at_once() -> None:
+    begun = time.monotonic()
+
+    def interrupted() -> None:
+        with Pool(1) as pool:
+            future = pool.submit(last, 600.0)
+            while not (pool._processes and pool._processes[0]._processes):
+                time.sleep(0.05)
+            assert not future.done()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - begun < 60
+    assert not multiprocessing.active_children()
+
+
 @pytest.mark.slow
 def test_two_processes_give_the_same_records(alone: tuple[Path, Results], tmp_path: Path) -> None:
     seen: dict[tuple[str, int], list[int]] = {}
@@ -216,10 +248,11 @@ def test_a_killed_process_loses_one_cell(alone: tuple[Path, Results], tmp_path: 
 
         results = study(rounds=200, seeds=2).run(tmp_path, executor=pool, watch=watch, checkpoint_seconds=0)
     assert len(results) == 3
-    (text,) = results.diverged
+    assert results.diverged == []
+    (text,) = results.failed
     assert "its process ended" in text
     again = study(rounds=200, seeds=2).run(tmp_path, resume=True, checkpoint_seconds=0)
-    assert (len(again), again.diverged) == (4, [])
+    assert (len(again), again.lost) == (4, [])
     study(rounds=200, seeds=2).run(tmp_path / "alone", checkpoint_seconds=0)
     assert kept(tmp_path / "digits-mclr") == kept(tmp_path / "alone" / "digits-mclr")
 

@@ -62,11 +62,21 @@ TensorBoard = Annotated[
 CheckpointSeconds = Annotated[float, typer.Option(min=0, help="Least time between two checkpoints.")]
 
 
-def assignments(settings: list[str] | None) -> dict[str, Any]:
-    """What ``--set`` was given, by key."""
+def assignments(settings: list[str] | None, **options: Any) -> dict[str, Any]:
+    """What ``--set`` was given, by key, and ``options`` that stand for keys of their own (None: not given); each once."""
     from fedprior.study.assignment import parse_assignment
 
-    return dict(parse_assignment(text) for text in settings or [])
+    chosen: dict[str, Any] = {}
+    for key, value in (parse_assignment(text) for text in settings or []):
+        if key in chosen:
+            raise FedpriorError(f"--set gives '{key}' twice; leave one of them out")
+        chosen[key] = value
+    for key, value in options.items():
+        if value is not None and key in chosen:
+            raise FedpriorError(
+                f"--{key.replace('_', '-')} and --set {key}=... both say the same; leave one of them out"
+            )
+    return chosen | {key: value for key, value in options.items() if value is not None}
 
 
 def warn(text: str) -> None:
@@ -77,6 +87,14 @@ def warn(text: str) -> None:
 def tell(what: str, style: str, text: str) -> None:
     """Say something on stderr. Names in it may come from anywhere: they are neither markup nor control the terminal."""
     err.print(Text.assemble((f"{what}:", style), f" {printable(text)}"), soft_wrap=True, highlight=False)
+
+
+def need_flower() -> None:
+    """Refuse to go on without Flower."""
+    try:
+        import flwr  # noqa: F401
+    except ImportError as error:
+        raise FedpriorError("this needs Flower; pip install 'fedprior[flower]'") from error
 
 
 def print_table(table: Table) -> None:
@@ -96,9 +114,18 @@ def command_line() -> str:
     return shlex.join(["fedprior", *sys.argv[1:]])
 
 
+def say_stopped(how: str) -> NoReturn:
+    """End a command that was stopped; ``how`` it goes on."""
+    err.print(f"stopped; {how}", soft_wrap=True)
+    raise typer.Exit(STOPPED)
+
+
 @contextmanager
-def stoppable() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C or a request to end finish the round at hand and keep the run resumable; a second one stops at once."""
+def stoppable(how: str) -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C or a request to end finish the round at hand and keep the run resumable; a second one stops at once.
+
+    ``how``: what a command that was stopped at once goes on by.
+    """
     asked = False
 
     def ask(number: int, frame: object) -> None:
@@ -111,6 +138,8 @@ def stoppable() -> Iterator[Callable[[], bool]]:
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: asked
+    except KeyboardInterrupt:
+        say_stopped(how)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -137,6 +166,4 @@ def main() -> NoReturn:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         tell("error", "red", " ".join(text.splitlines()))
         code = 2
-    if code == STOPPED:
-        err.print("stopped; the same command with --resume goes on from here", soft_wrap=True)
     sys.exit(code)

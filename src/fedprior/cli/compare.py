@@ -12,7 +12,7 @@ import typer
 
 from fedprior.cli.app import Json, Metric, RoundChoice, app, out, print_line, warn
 from fedprior.cli.table import Rows
-from fedprior.errors import unknown
+from fedprior.errors import FedpriorError, unknown
 
 
 @app.command()
@@ -43,6 +43,8 @@ def compare(
 
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
+    if as_json and format != "text":
+        raise FedpriorError("--json prints all numbers, and --format shapes a table; choose one of them")
     results = Results.read(*folders)
     if rows:
         results = results.only(rows)

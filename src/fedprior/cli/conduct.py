@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fedprior.cli.app import STOPPED, command_line, print_line, print_table, stoppable, tell, warn
+from fedprior.cli.app import command_line, print_line, print_table, say_stopped, stoppable, tell, warn
 from fedprior.cli.progress import progress as progress_of
 from fedprior.errors import FedpriorError
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from fedprior.study.results import Results
     from fedprior.study.study import Study
     from fedprior.study.trial import Progress
+
+HOW = ("diverged", "failed")  # how runs can be lost
 
 
 def measuring(metric: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def conduct(
             raise FedpriorError(f"{row} does not measure {metric}; add it to its metrics")
     if not study.programs:
         raise FedpriorError(
-            f"no row is left to run: {'; '.join(f'{row}: {why}' for row, why in study.left_out.items())}"
+            f"no row is left to run: {'; '.join(f'{row}: {why}' for (_, row), why in study.left_out.items())}"
         )
     for text in study.remarks():
         warn(text)
@@ -65,20 +67,27 @@ def conduct(
         return
     results, stopped = _run(study, folder, workers, events, options)
     if stopped:
-        raise typer.Exit(STOPPED)
-    for text in results.diverged:
-        tell("diverged", "red", text)
+        say_stopped(how_to_go_on(options))
+    for lost in results.lost:
+        tell(lost.how, "red", lost.text)
     if results.records or as_json:
         report(study, results, folder, metric, as_json)
-    if results.diverged:
+    if results.lost:
         raise typer.Exit(1)
+
+
+def how_to_go_on(options: dict[str, Any]) -> str:
+    """What a command that was stopped goes on by."""
+    instead = " in place of --overwrite" if options["overwrite"] else ""
+    return f"the same command with --resume{instead} goes on from here"
 
 
 def _run(
     study: Study, folder: Path, workers: int, events: Path | None, options: dict[str, Any]
 ) -> tuple[Results, bool]:
     with contextlib.ExitStack() as stack:
-        should_stop, bars = stack.enter_context(stoppable()), stack.enter_context(progress_of(len(study.cells())))
+        should_stop = stack.enter_context(stoppable(how_to_go_on(options)))
+        bars = stack.enter_context(progress_of(len(study.cells())))
         executor = None
         if workers > 1:
             from fedprior.study.workers import Pool
@@ -98,7 +107,7 @@ def _run(
                 name = f"{cell.task}, " * several + f"{cell.variant}, seed {cell.seed}"
                 bar[key] = bars.add_task(name, total=cell.trial.program.rounds, remark="")
             if progress is None:
-                bars.update(bar[key], remark="diverged")
+                bars.update(bar[key], remark=cell.ended)
             else:
                 remark = "" if progress.accuracy is None else f"{progress.accuracy:5.2f} %"
                 bars.update(bar[key], completed=progress.round, remark=remark)
@@ -112,7 +121,7 @@ def _run(
             for shown in bar.values():
                 bars.remove_task(shown)
             raise
-        done = len(results.records) + len(results.diverged)
+        done = len(results.records) + len(results.lost)
         unfinished = any(record.status != "finished" for record in results.records)
         return results, unfinished or done < len(study.cells())
 
@@ -151,12 +160,13 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
     for task in study.tasks:
         budget = task.protocol.budget
         about = {"rounds": task.protocol.rounds} if budget is None else {"budget": budget.model_dump()}
-        summaries[task.name] = {"task": task.name, **about, "diverged": results.diverged, "results": {}}
+        lost = {how: [each.text for each in results.lost if (each.task, each.how) == (task.name, how)] for how in HOW}
+        summaries[task.name] = {"task": task.name, **about, **lost, "results": {}}
         if task.name in untested:
             summaries[task.name] |= {"tested": False, "validation": untested[task.name].validation}
     for name, rows in results.summary(warn).items():
         summaries[name]["results"] = rows
-        diverged = [cell.variant for cell in study.cells() if cell.task == name] if results.diverged else []
+        diverged = [lost.row for lost in results.lost if (lost.task, lost.how) == (name, "diverged")]
         results.curves("accuracy" if of_classes else metric, name, folder / name / "curves.png", diverged)
     texts = {name: json.dumps(summary, indent=1) for name, summary in summaries.items()}
     for name, text in texts.items():

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedprior.cli.app import app, print_line, warn
+from fedprior.cli.app import app, need_flower, print_line, warn
+from fedprior.cli.standing import is_deployed
 from fedprior.errors import FedpriorError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def export(
 
     A personal model is the one that was scored, and a client that was held out
     of training joins for it. The run's data must be at hand, and be the same as
-    then.
+    then. Of a deployed run, its server has the global model alone.
 
     Examples:
 
@@ -55,6 +56,11 @@ def export(
     target = output or Path("models" if every else "model.safetensors")
     if target.exists() and not overwrite:
         raise FedpriorError(f"{target} is there already; --overwrite replaces it, -o names another place")
+    if is_deployed(run):
+        predictor = _of_server(run, whole=every or client is not None, at=at, data=data)
+        predictor.save(target)
+        print_line(_told(predictor, target))
+        return
     from fedprior.study.export import client_called, export_all, open_run
 
     result = open_run(run, data)
@@ -69,6 +75,22 @@ def export(
     predictor = result.predictor(None if client is None else client_called(result.trial.program.task, client), at)
     predictor.save(target)
     print_line(_told(predictor, target))
+
+
+def _of_server(run: Path, whole: bool, at: str, data: Path | None) -> Predictor:
+    """The global model of a deployed run; nothing else of it is here."""
+    if whole:
+        raise FedpriorError(
+            f"{run} holds a deployed run, whose personal models stay on their sites: each finds its own in the folder that "
+            "its state-dir names; without --client and --all, the global model is saved"
+        )
+    if at != "last" or data is not None:
+        raise FedpriorError(f"{run} holds a deployed run, of which the newest global model is here, and no data")
+    need_flower()
+    from fedprior.flower.global_model import global_predictor
+    from fedprior.records.runs import RunFolder
+
+    return global_predictor(RunFolder(run))
 
 
 def _told(predictor: Predictor, target: Path) -> str:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fedprior.cli.app import app, print_line, print_table
+from fedprior.cli.app import app, need_flower, print_line, print_table
+from fedprior.cli.standing import standing
 from fedprior.errors import FedpriorError
 
 flower = typer.Typer(
@@ -20,19 +21,12 @@ app.add_typer(flower, name="flower")
 App = Annotated[Path, typer.Argument(metavar="APP", help="The folder that `fedprior flower init` wrote.")]
 
 
-def _need_flower() -> None:
-    try:
-        import flwr  # noqa: F401
-    except ImportError as error:
-        raise FedpriorError("this needs Flower; pip install 'fedprior[flower]'") from error
-
-
 @flower.command()
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder; its name is the project's.")],
 ) -> None:
     """Write a Flower project that is ready to run: adapt data.py and task.toml."""
-    _need_flower()
+    need_flower()
     from fedprior.flower.project import write_project
 
     for path in write_project(folder):
@@ -61,12 +55,12 @@ def check(
     ] = None,
 ) -> None:
     """Test a site's data, key and certificate before it joins."""
-    _need_flower()
+    need_flower()
     from fedprior.flower import look
     from fedprior.flower.control import read_config
 
     config = read_config(node_config, "--node-config")
-    _, site = look.check_data(folder, config)
+    site = look.check_data(folder, config)
     train, test = site.sizes
     print_line(f"data: {train} samples to train and {test} to test")
     print_line(f"states: {look.check_state_folder(config)}")
@@ -83,20 +77,21 @@ def status(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A deployed run: RUNS/<task>/<row>/<seed>.")],
 ) -> None:
     """Show the round that a deployed run is in, and which clients were absent or rejected."""
-    _need_flower()
+    need_flower()
     from fedprior.flower import look
     from fedprior.records.runs import RunFolder
     from fedprior.report.tables import Table
 
     about, record = look.status_of(run), RunFolder(run)
-    title = f"{run}: {record.status[0].value}, round {about['round']} of {record.config['run']['protocol']['rounds']}"
+    word, note = standing(record)
+    title = f"{run}: {word}, round {about['round']} of {record.config['run']['protocol']['rounds']}"
     head = ("client", "train", "test", "absent", "rejected", "state")
     body = tuple(tuple(str(client[key]) for key in head) for client in about["clients"])
-    note = (
+    legend = (
         "samples to train and to test; rounds in which a client was absent, replies that were rejected; its state: "
         "a site that has lost it says in its log how it comes back"
     )
-    print_table(Table(title, note, head, body))
+    print_table(Table(title, f"{note}; {legend}" if note else legend, head, body))
 
 
 @flower.command()
@@ -108,7 +103,7 @@ def rejoin(
     The site asks the server with its next message, which takes it back unless the method forbids it. What it had learnt
     is lost. The command holds for this one state.
     """
-    _need_flower()
+    need_flower()
     from fedprior.flower.rejoin import allow
 
     print_line(str(allow(state)))
@@ -125,10 +120,10 @@ def resume(
     ] = "",
 ) -> None:
     """Go on with a deployed run whose server was stopped, from its checkpoint and the sites' states."""
-    _need_flower()
+    need_flower()
     from fedprior.flower import control
 
     number = control.begin(folder, connection, {**control.read_config(run_config, "--run-config"), "resume": True})
-    print_line(f"run {number} goes on; Ctrl-C leaves its log, and not the run")
+    print_line(f"run {number} goes on. Ctrl-C stops following its log; the run goes on.")
     if control.follow(number, connection):
         control.check_finished(number, connection)

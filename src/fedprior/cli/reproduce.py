@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedprior.cli.app import (
-    STOPPED,
     PlanOnly,
     Rounds,
     Workers,
@@ -19,6 +18,7 @@ from fedprior.cli.app import (
     command_line,
     print_line,
     print_table,
+    say_stopped,
     stoppable,
     tell,
     warn,
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from fedprior.study.results import Results
     from fedprior.study.study import Study
     from fedprior.study.trial import Progress
+
+GO_ON = "the same command goes on from here"
 
 
 @app.command()
@@ -78,7 +80,7 @@ def reproduce(
     run.mark_folder(folder)
     results = _train(name, studies, cells, planned, workers)
     if results is None:
-        raise typer.Exit(STOPPED)
+        say_stopped(GO_ON)
     for text in results.diverged:
         tell("diverged", "red", text)
     for path in artefact.make(request, results, folder / name):
@@ -100,7 +102,7 @@ def _train(name: str, studies: list[Study], cells: Path, planned: Plan, workers:
     from fedprior.reproduce.paper.run import train
 
     with contextlib.ExitStack() as stack:
-        should_stop, bars = stack.enter_context(stoppable()), stack.enter_context(progress_of())
+        should_stop, bars = stack.enter_context(stoppable(GO_ON)), stack.enter_context(progress_of())
         executor = None
         if workers > 1:
             from fedprior.study.workers import Pool

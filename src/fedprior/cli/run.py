@@ -87,12 +87,11 @@ def run(
       fedprior run digits-mclr --budget gradients=6000 --new-clients 0.2
       fedprior run digits-dnn -m all
     """
-    chosen = assignments(settings)
+    chosen = assignments(settings, rounds=rounds, new_clients=new_clients)
     if budget is not None:
+        if found := [key for key in chosen if key.partition(".")[0] == "budget"]:
+            raise FedpriorError(f"--budget and --set {found[0]}=... both say what may be spent; leave one of them out")
         chosen |= _budget(budget)
-    for key, value in (("rounds", rounds), ("new_clients", new_clients)):
-        if value is not None:
-            chosen[key] = value
     if "rounds" in chosen and any(key.startswith("budget") for key in chosen):
         raise FedpriorError("rounds and budget both say how long to run; choose one of them")
     from fedprior.methods import METHODS

@@ -42,7 +42,7 @@ def runs(
 
 def _standing(run: RunFolder, below: Path) -> dict[str, Any]:
     """How a run stands, as plain data."""
-    from fedprior.records.lock import holder
+    from fedprior.cli.standing import standing
     from fedprior.records.schema import Status
 
     where = str(run.path.relative_to(below))
@@ -54,13 +54,10 @@ def _standing(run: RunFolder, below: Path) -> dict[str, Any]:
         record = run.record()
     except FedpriorError as error:
         return {**about, "status": "damaged", "folder": where, "note": str(error)}
-    status, by = record.status.value, holder(run.path)
-    if record.status is Status.RUNNING and by is None:
-        status = "interrupted"
-    note = f"by {by}" if by else "--resume goes on with it" if status in ("interrupted", "stopped") else ""
-    if by:  # the status is as of its last change
-        about["round"] = max([record.round, *(row.round for row in record.rows)])
+    status, note = standing(run)
+    if status == "running" or record.status is Status.RUNNING:  # the status is as of its last change
+        about["round"] = max([record.round, *(row.round for row in record.rows), *(row.round for row in record.times)])
     made = record.provenance or ()
     about |= {"begun": made[0].begun, "ended": made[-1].ended, "commands": [s.command for s in made]} if made else {}
     about |= {"seconds": record.seconds}
-    return {**about, "status": "running" if by else status, "folder": where, "note": note}
+    return {**about, "status": status, "folder": where, "note": note}

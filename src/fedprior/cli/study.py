@@ -60,7 +60,7 @@ def study(
     """
     from fedprior.study.file import read_study
 
-    chosen = assignments(settings) | ({} if rounds is None else {"rounds": rounds})
+    chosen = assignments(settings, rounds=rounds)
     described = read_study(file, seeds=seeds, changes=measuring(metric, chosen))
     options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
     conduct(

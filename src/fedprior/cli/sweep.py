@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedprior.cli.app import (
-    STOPPED,
     Json,
     Rounds,
     Settings,
@@ -18,9 +17,9 @@ from fedprior.cli.app import (
     app,
     assignments,
     command_line,
-    err,
     print_line,
     print_table,
+    say_stopped,
     stoppable,
     tell,
     warn,
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from fedprior.study.cells import Cell
     from fedprior.study.sweep import Sweep
     from fedprior.study.trial import Progress
+
+GO_ON = "the same command goes on from here"
 
 
 @app.command()
@@ -79,13 +80,12 @@ def sweep(
     from fedprior.report import figures, layouts, words
     from fedprior.study.sweep import open_sweep
 
-    chosen = assignments(settings) | ({} if rounds is None else {"rounds": rounds})
+    chosen = assignments(settings, rounds=rounds)
     study = open_sweep(task, method, grid or [], seeds, chosen)
     for text in study.remarks():
         warn(text)
     if not _try_all(study, folder):
-        err.print("stopped; the same command goes on from here")
-        sys.exit(STOPPED)
+        say_stopped(GO_ON)
     (opened,) = study.tasks
     place, chosen_by = folder / opened.name / "sweep", words.chosen_by()
     picture = picture or place / "parallel.png"
@@ -139,7 +139,7 @@ def _bounds(name: str) -> dict[str, tuple[float | None, float | None]]:
 
 def _try_all(study: Sweep, folder: Path) -> bool:
     """Run all cells with a bar per method; False if it was stopped."""
-    with stoppable() as should_stop, progress_of(len(study.candidates)) as bars:
+    with stoppable(GO_ON) as should_stop, progress_of(len(study.candidates)) as bars:
         bar = {name: bars.add_task(name, total=len(own), remark="") for name, own in study.candidates.items()}
 
         def watch(cell: Cell, progress: Progress | None) -> None:
@@ -154,8 +154,6 @@ def _try_all(study: Sweep, folder: Path) -> bool:
             return study.try_all(
                 folder, watch=watch, done=done, warn=warn, should_stop=should_stop, command=command_line()
             )
-        except KeyboardInterrupt:  # the second Ctrl-C
-            return False
         except FedpriorError:
             for shown in bar.values():
                 bars.remove_task(shown)

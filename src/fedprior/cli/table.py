@@ -49,6 +49,8 @@ def table(
 
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
+    if as_json and (format != "text" or tasks or columns is not None):
+        raise FedpriorError("--json prints all numbers, and --format, --tasks and --columns shape a table; choose one")
     if at not in ROUNDS:
         raise unknown("round", at, ROUNDS)
     results = Results.read(*folders)

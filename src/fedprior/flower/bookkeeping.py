@@ -92,11 +92,12 @@ def enrol(present: dict[str, Presence], task: str, wanted: int) -> Ledger:
 
 
 def recognise(ledger: Ledger, present: dict[str, Presence]) -> None:
-    """Refuse to go on with a client that has other samples than when the run began."""
+    """Say which clients are new, and which have other samples than when the run began; every round refuses these."""
     for name in sorted(present.keys() - set(ledger.names)):
         log.warning("fedprior: client %r was not there when the run began, and takes no part in it", name)
     for name, fingerprint in zip(ledger.names, ledger.fingerprints, strict=True):
         if name in present and present[name].fingerprint != fingerprint:
-            raise FedpriorError(
-                f"client {name!r} has other samples than when the run began; bring them back, or start a new run"
+            log.error(
+                "fedprior: client %r has other samples than when the run began, and takes no part until they are back",
+                name,
             )

@@ -14,10 +14,9 @@ from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedprior.core.method import Mixture
-from fedprior.data.preparation import Preparation
 from fedprior.errors import FedpriorError, first_line
 from fedprior.flower.bookkeeping import Options
-from fedprior.flower.messages import HELLO, ROUND, Greeting, Order, Presence, Receipt, Shareable
+from fedprior.flower.messages import Greeting, Order, Presence, Receipt, Shareable
 from fedprior.flower.programs import Programs, seed_data
 from fedprior.flower.rejoin import Newcomers
 from fedprior.flower.site import Site, open_site
@@ -25,7 +24,6 @@ from fedprior.flower.spec import Spec, open_spec
 from fedprior.flower.state import StateLost, Store, keeping
 from fedprior.flower.wire import from_record, to_record
 from fedprior.models.classifier import ModelBuilder
-from fedprior.models.saved import Predictor, output_names
 
 Load = Callable[[Mapping[str, Any]], Any]  # the node's configuration -> (x, y) or (x, y, is_test)
 log = logging.getLogger("flwr")
@@ -42,8 +40,7 @@ def client_app(task: Path | str, load: Load, model: ModelBuilder | None = None) 
             site = sites.of(context)
             site.check(greeting.version, greeting.digest)
             presence = Presence(*site.samples.sizes, site.samples.fingerprint, "", greeting.secret)
-        except FedpriorError as error:
-            log.error("fedprior: %s", error)
+        except Exception as error:  # whatever goes wrong, what it says is for the site's own log
             presence = Presence(0, 0, "", _told(error), greeting.secret)
         return Message(RecordDict({"presence": presence.to_record()}), reply_to=message)
 
@@ -54,8 +51,7 @@ def client_app(task: Path | str, load: Load, model: ModelBuilder | None = None) 
         try:
             for name, tree in sites.of(context).obey(order, message.content).items():
                 content[name] = to_record(tree)
-        except FedpriorError as error:
-            log.error("fedprior: %s", error)
+        except Exception as error:
             lost, rejoin = isinstance(error, StateLost), isinstance(error, StateLost) and error.may_rejoin
             content, receipt = RecordDict(), Receipt(order.secret, _told(error), lost, rejoin)
         content["receipt"] = receipt.to_record()
@@ -64,8 +60,12 @@ def client_app(task: Path | str, load: Load, model: ModelBuilder | None = None) 
     return app
 
 
-def _told(error: FedpriorError) -> str:
-    """What the server is told of an error: never a path or a value of a sample, which the site's own log may hold."""
+def _told(error: Exception) -> str:
+    """What the server is told of an error, which is logged here: never a path or a value of a sample."""
+    if isinstance(error, FedpriorError):
+        log.error("fedprior: %s", error)
+    else:
+        log.error("fedprior: %s", first_line(error), exc_info=error)
     if isinstance(error, Shareable):
         return str(error)
     what = "its state is lost" if isinstance(error, StateLost) else "it could not do what was asked"
@@ -186,23 +186,14 @@ class LocalSite:
 
     def _keep_model(self, path: Path, order: Order, mixture: Mixture) -> None:
         """Write the personal model after a round where its owner finds it: ready for `fp.load` and ``fedprior predict``."""
-        problem, sites = self.programs(order).problem, self.spec.sites
-        predictor = Predictor(
-            problem,
-            mixture,
-            Preparation(shape=tuple(sites.shape)),
-            tuple(sites.shape),
-            output_names(sites.classes, len(sites.classes)),
-            order.client,
-            {
-                "task": self.spec.file.task.name,
-                "row": self.row,
-                "seed": order.seed,
-                "round": order.round,
-                "versions": {"fedprior": version("fedprior")},
-            },
-            self.spec.built,
-        )
+        about = {
+            "task": self.spec.file.task.name,
+            "row": self.row,
+            "seed": order.seed,
+            "round": order.round,
+            "versions": {"fedprior": version("fedprior")},
+        }
+        predictor = self.spec.predictor(self.programs(order).problem, mixture, order.client, about)
         with keeping(path):
             predictor.save(path, mode=0o600)
 
@@ -212,6 +203,3 @@ def _arrays(content: RecordDict, key: str) -> ArrayRecord:
     if not isinstance(record, ArrayRecord):
         raise Shareable(f"a message without '{key}'; is another version of fedprior at work there?")
     return record
-
-
-__all__ = ["HELLO", "ROUND", "LocalSite", "client_app", "state_folder"]

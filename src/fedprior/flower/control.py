@@ -44,7 +44,8 @@ def begin(app: Path, connection: str, config: Mapping[str, Any]) -> str:
     """Start a run of an app and return its number."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.toml"  # in a file, since a value on the command line may hold only one kind of quote
-        write_text(path, "".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items()))
+        lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in config.items())
+        write_text(path, "".join(lines))
         return str(_answer("run", str(app), connection, "--run-config", str(path))["run-id"])
 
 
@@ -66,9 +67,16 @@ def check_finished(number: str, connection: str) -> None:
         if status == "finished" and how == "completed":
             return
         if status == "finished" or time.monotonic() > end:
-            why = str(run["status-details"]).removeprefix("ServerApp failed with exception: ")
-            raise FedpriorError(f"run {number} is {how or status}: {why}")
+            break
         time.sleep(1.0)
+    if status != "finished":
+        raise FedpriorError(
+            f"run {number} is {status} though its log has ended here: it goes on, and nobody watches it; "
+            f"`flwr list {connection} --run-id {number}` says how it stands, and `flwr log {number} {connection} --stream` "
+            "follows its log again"
+        )
+    why = str(run["status-details"]).removeprefix("ServerApp failed with exception: ").strip()
+    raise FedpriorError(f"run {number} is {how}: {why or f'see `flwr log {number} {connection} --show`'}")
 
 
 def _answer(*words: str) -> dict[str, Any]:

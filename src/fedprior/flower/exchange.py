@@ -96,7 +96,7 @@ class Exchange:
         for problem in set(problems) - self.said:  # of a node that is no client's: the others go on
             self.said.add(problem)
             log.error("fedprior: %s", problem)
-        for name, pending in waiting.items():
+        for name, pending in list(waiting.items()):
             address = nodes.get(name)
             if address is None:
                 pending.sent_to = None  # gone: what was sent to it is lost, and is sent again when it is back
@@ -116,11 +116,13 @@ class Exchange:
             pending.sent_to, pending.attempts = address, pending.attempts + 1
             if number:
                 asked[number] = (name, order)
-            else:
-                log.warning(
-                    "fedprior: the message to client %r was not taken; is it too large for the SuperLink?", name
+            else:  # another try would be as large
+                del waiting[name]
+                self.leave_out(
+                    name,
+                    order.round + 1,
+                    "the SuperLink did not take the message to it; is it too large, or the node gone?",
                 )
-                pending.sent_to = None
 
     def _arrived(self, name: str, order: Order, message: Message, pending: Pending) -> Reply | None:
         """What a client did; None: it is asked again, a bounded number of times."""

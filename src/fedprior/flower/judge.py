@@ -32,6 +32,18 @@ def score_of(sums: Mapping[str, Any], count: np.ndarray, classes: tuple[str, ...
     return Score(jax.tree.map(_exact, dict(sums)), count, classes)
 
 
+def scores_of(
+    given: Mapping[str, Sums], samples: Mapping[str, int], like: Any, classes: tuple[str, ...]
+) -> dict[tuple[str, str], Score]:
+    """The scores of a round, from the sums that clients gave; a client that gave none counts as one without samples."""
+    if not given:
+        return {}
+    nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
+    stacked = jax.tree.map(lambda *x: np.stack(x), *(given.get(name, nothing) for name in samples))
+    count = np.array([number if name in given else 0 for name, number in samples.items()])
+    return {(model, "own"): score_of(sums, count, classes) for model, sums in stacked.items()}
+
+
 def impossible(sums: Sums, samples: int) -> str:
     """What a client says of its test that cannot be, with so many samples; "": nothing."""
     for model, of in sums.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import socket
 import ssl
 import stat
@@ -19,7 +18,7 @@ from fedprior.errors import FedpriorError, first_line
 from fedprior.files import read_json
 from fedprior.flower.client import state_folder
 from fedprior.flower.site import Site, open_site
-from fedprior.flower.spec import Spec, open_spec
+from fedprior.flower.spec import open_spec
 
 
 def package_of(app: Path) -> str:
@@ -33,10 +32,10 @@ def package_of(app: Path) -> str:
         ) from error
 
 
-def check_data(app: Path, node_config: Mapping[str, Any]) -> tuple[Spec, Site]:
-    """Load a site's samples as its SuperNode would."""
+def check_data(app: Path, node_config: Mapping[str, Any]) -> Site:
+    """Load a site's samples as its SuperNode would. The model is not built: it may be one that only the app knows."""
     package = package_of(app)
-    spec = open_spec(app / package / "task.toml")
+    sites = open_spec(app / package / "task.toml", model=_not_built).sites
     sys.path.insert(0, str(app.absolute()))
     try:
         load = importlib.import_module(f"{package}.data").load
@@ -47,7 +46,11 @@ def check_data(app: Path, node_config: Mapping[str, Any]) -> tuple[Spec, Site]:
         raise FedpriorError(f"this site's data cannot be loaded: {first_line(error)}") from error
     finally:
         sys.path.remove(str(app.absolute()))
-    return spec, open_site(given, spec.sites)
+    return open_site(given, sites)
+
+
+def _not_built(key: Any) -> Any:
+    raise NotImplementedError
 
 
 def check_state_folder(node_config: Mapping[str, Any]) -> Path:
@@ -66,6 +69,7 @@ def check_state_folder(node_config: Mapping[str, Any]) -> Path:
 
 def check_key(path: Path) -> str:
     """What is known of a node's private key: Flower takes ECDSA keys on P-384."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
 
@@ -73,7 +77,7 @@ def check_key(path: Path) -> str:
         content = path.read_bytes()
         read = load_ssh_private_key if b"OPENSSH" in content else load_pem_private_key
         key = read(content, None)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise FedpriorError(f"{path} is no private key without a passphrase ({first_line(error)})") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp384r1":
         raise FedpriorError(f"{path} is no ECDSA key on P-384; make one: ssh-keygen -t ecdsa -b 384 -N '' -f {path}")
@@ -90,10 +94,16 @@ def check_certificate(path: Path, superlink: str | None) -> str:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError) as error:
         raise FedpriorError(f"{path} is no certificate in PEM ({first_line(error)})") from error
-    if certificate.not_valid_after_utc < (now := datetime.now(UTC)) or certificate.not_valid_before_utc > now:
-        raise FedpriorError(f"{path} is valid until {certificate.not_valid_after_utc:%Y-%m-%d} only; renew it")
+    begin, end, now = certificate.not_valid_before_utc, certificate.not_valid_after_utc, datetime.now(UTC)
+    if now > end:
+        raise FedpriorError(f"{path} was valid until {end:%Y-%m-%d} only; renew it")
+    if now < begin:
+        raise FedpriorError(
+            f"{path} is not valid before {begin:%Y-%m-%d %H:%M} UTC, and here it is {now:%Y-%m-%d %H:%M}; is this machine's "
+            "clock right?"
+        )
     if superlink is None:
-        return f"valid until {certificate.not_valid_after_utc:%Y-%m-%d}"
+        return f"valid until {end:%Y-%m-%d}"
     host, _, port = superlink.rpartition(":")
     host = host.strip("[]")  # of an address of version 6
     try:
@@ -128,7 +138,7 @@ def status_of(run: Path) -> dict[str, Any]:
                 for name, sizes in zip(content["names"], content["sizes"], strict=True)
             ],
         }
-    except (KeyError, TypeError, ValueError, AttributeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FedpriorError(f"{path} is damaged ({first_line(error)})") from error
 
 

@@ -44,7 +44,6 @@ class Fields:
 class Greeting(Fields):
     """The server's hello."""
 
-    client: str  # the name under which the node's key was registered
     digest: str  # of the task
     version: str  # of fedprior
     secret: str

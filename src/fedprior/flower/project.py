@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import keyword
 import re
+import sys
 from importlib import resources
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 from fedprior.errors import FedpriorError
@@ -15,11 +17,22 @@ _AT_TOP = ("pyproject.toml", "LICENSE")
 _IN_PACKAGE = ("app.py", "data.py", "task.toml")
 
 
+def _names_taken() -> set[str]:
+    """The names that a package of the user's own cannot have: of the language and of all packages that are installed."""
+    # "test" is part of Python too, and not in its list
+    return {*keyword.kwlist, *sys.stdlib_module_names, "test", "fedprior", "flwr", *packages_distributions()}
+
+
 def write_project(folder: Path) -> list[Path]:
     """Write a project into a new or empty folder, which names it; returns the files to look at and to change."""
     package = re.sub(r"[^a-z0-9]+", "_", folder.absolute().name.lower()).strip("_")
     if not package or package[0].isdigit():
         raise FedpriorError(f"{folder} cannot name a Python package; choose a name that begins with a letter")
+    if package in _names_taken():
+        raise FedpriorError(
+            f"a package called {package!r} would stand in for Python's or another library's own; choose another name for "
+            f"{folder}, such as {package}-federation"
+        )
     if folder.exists() and any(folder.iterdir()):
         raise FedpriorError(f"{folder} is not empty; choose a new folder")
     template = resources.files("fedprior.flower") / "template"

@@ -94,19 +94,21 @@ def gather(grid: Grid, spec: Spec, wanted: int, patience: Patience) -> dict[str,
     present: dict[str, Presence] = {}
     known: dict[str, Address] = {}
     asked: dict[str, tuple[str, str]] = {}  # client -> message, secret
+    said: set[Address] = set()  # of nodes that could not be asked
     while True:
         nodes, problems = look_around(grid)
         if problems:
             raise FedpriorError(problems[0])
         for name, address in nodes.items():
             if known.get(name) != address:
-                known[name], secret = address, secrets.token_hex(16)
-                greeting = Greeting(name, spec.digest, version("fedprior"), secret)
+                secret = secrets.token_hex(16)
+                greeting = Greeting(spec.digest, version("fedprior"), secret)
                 content, ttl = RecordDict({"hello": greeting.to_record()}), max(end - patience.clock(), 1.0)
                 if number := push(grid, Message(content, address.node, HELLO, ttl=ttl)):
-                    asked[name] = number, secret
-                else:
-                    log.warning("fedprior: client %r could not be asked; its node may be gone", name)
+                    known[name], asked[name] = address, (number, secret)
+                elif address not in said:
+                    said.add(address)
+                    log.warning("fedprior: client %r could not be asked, and is asked again; is its node gone?", name)
         for name, (number, secret) in list(asked.items()):
             try:
                 for reply in pull(grid, number):
@@ -115,7 +117,8 @@ def gather(grid: Grid, spec: Spec, wanted: int, patience: Patience) -> dict[str,
             except FedpriorError as error:
                 asked.pop(name, None)
                 log.error("fedprior: client %r cannot take part: %s", name, printable(str(error)[:500]))
-        if (len(nodes) >= wanted and not asked) or patience.clock() >= end:
+        unasked = any(known.get(name) != address for name, address in nodes.items())
+        if (len(nodes) >= wanted and not asked and not unasked) or patience.clock() >= end:
             break
         patience.sleep(patience.poll)
     for name in asked:

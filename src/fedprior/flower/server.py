@@ -24,7 +24,9 @@ from fedprior.errors import FedpriorError
 from fedprior.files import digest, write_json
 from fedprior.flower.bookkeeping import Ledger, Options, enrol, recognise
 from fedprior.flower.exchange import Exchange, Reply
-from fedprior.flower.judge import far_from_the_others, impossible, norm_of, score_of
+from fedprior.flower.global_model import deployed
+from fedprior.flower.judge import far_from_the_others, impossible, norm_of, scores_of
+from fedprior.flower.kept import check_may_go_on, newest
 from fedprior.flower.messages import Order
 from fedprior.flower.programs import Programs, seed_data
 from fedprior.flower.rejoin import Newcomers
@@ -38,7 +40,7 @@ from fedprior.records.provenance import now
 from fedprior.records.reading import column_names
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import Session, Status, Times
-from fedprior.study.trial import Scores, Trial, is_finite
+from fedprior.study.trial import Trial, is_finite
 from fedprior.study.variant import Variant
 
 log = logging.getLogger("flwr")
@@ -70,33 +72,25 @@ def serve(grid: Grid, spec: Spec, options: Options, patience: Patience | None = 
             raise FedpriorError(f"{folder} holds no run to go on with; are out, row and seed those of the stopped run?")
         if run.exists and not options.resume:
             raise FedpriorError(f"{folder} already holds a run; resume it (resume=true), or choose another out")
-        kept = _newest(run)
-        present = gather(grid, spec, options.clients, patience)
+        kept = newest(run)
         if kept is None:
-            ledger = enrol(present, spec.file.task.name, options.clients)
+            ledger = enrol(gather(grid, spec, options.clients, patience), spec.file.task.name, options.clients)
+            server = Server(grid, spec, options, patience, run, ledger)
         else:
             ledger = Ledger.from_array(kept.pop("ledger"))
-            recognise(ledger, present)
-        server = Server(grid, spec, options, patience, run, ledger)
+            server = Server(grid, spec, options, patience, run, ledger)
+            state, rounds = server.state_of(kept), server.trial.program.rounds
+            if int(state.round) == rounds and run.status == (Status.FINISHED, rounds):
+                log.info("fedprior: %s is finished already, and is left as it is", folder)
+                return run
+            recognise(ledger, gather(grid, spec, options.clients, patience))
         try:
-            server.run_all(kept)
+            server.run_all(server.begin() if kept is None else server.go_on(state))
         except FedpriorError:
             if run.checkpoints:
                 log.error("fedprior: the run has stopped, and what is done is kept; mend the cause, and resume it")
             raise
     return run
-
-
-def _newest(run: RunFolder) -> dict[str, np.ndarray] | None:
-    for path in reversed(run.checkpoints):
-        if (arrays := checkpoint.read(path)) is not None:
-            return arrays
-        log.warning("fedprior: checkpoint %s is damaged and passed over", path.name)
-    if run.exists and run.checkpoints:
-        raise FedpriorError(
-            f"all checkpoints in {run.path} are damaged; restore one from a copy, or begin a new run with another out"
-        )
-    return None
 
 
 class Server:
@@ -112,29 +106,47 @@ class Server:
         self.newcomers = Newcomers(self.programs)
         self.exchange = Exchange(grid, self.programs.like, patience, lambda: self.newcomers.refusal)
         self.exchange.rejected.update(ledger.rejected)
+        if options.minimum > (drawn := self.programs.aggregated):
+            raise FedpriorError(
+                f"minimum = {options.minimum} replies can never arrive, since {drawn} of the {len(ledger.names)} clients "
+                f"are drawn in a round; valid: 0 to {drawn}"
+            )
+        self.config: dict[str, Any] = {**self.trial.config(), "deployed": deployed(options, spec)}
+        self.session = Session(now(), None, None, version("fedprior"))
+        self.scored: int | None = None  # a round of which the scores are there, though they are asked for again
 
-    def run_all(self, kept: dict[str, np.ndarray] | None) -> None:
-        """Go through all rounds, from the beginning or from what a checkpoint kept."""
-        config, rounds = {**self.trial.config(), "deployed": True}, self.trial.program.rounds
-        session = Session(now(), None, None, version("fedprior"))
-        if kept is None:
-            state = self.programs.start(seed_data(self.options.seed))
-            self.run.begin(config)
-            self._save(state)
-        else:
-            for text in self.run.check_same(config):
-                log.warning("fedprior: %s", text)
-            state = checkpoint.unpack(kept, {"state": self.programs.like["state"]})["state"]
-            if (at := int(state.round)) > rounds:
-                raise FedpriorError(
-                    f"{self.run.path} is at round {at} already and cannot end at rounds = {rounds}; give at least {at} "
-                    "rounds, or begin a new run with another out"
-                )
-            self.run.update(config)  # it may be made longer
-            # The scores of this round are asked for again: they ride on the messages of the next.
-            self.run.rewind(at, column_names(config), lambda t, model, data: t < at)
-            self.run.set_status(Status.RUNNING, at)
-        self.run.sign(session, None)  # which labels a site has is its own affair
+    def begin(self) -> State:
+        """The state before the first round, in records of its own."""
+        state = self.programs.start(seed_data(self.options.seed))
+        self.run.begin(self.config)
+        self._save(state)
+        return state
+
+    def state_of(self, kept: dict[str, np.ndarray]) -> State:
+        """The state that a checkpoint kept; one that this run cannot go on from is refused."""
+        state: State = checkpoint.unpack(kept, {"state": self.programs.like["state"]})["state"]
+        for text in check_may_go_on(self.run, self.config, int(state.round)):
+            log.warning("fedprior: %s", text)
+        return state
+
+    def go_on(self, state: State) -> State:
+        """The same state, with the records cut back to it; the run may be made longer.
+
+        The scores of this round are asked for again: they ride on the messages of the next. Where the run had ended here,
+        those that are there are whole, and stay until the new ones arrive.
+        """
+        at, due = int(state.round), self.trial.schedule.is_wanted
+        self.scored = at if self.run.status == (Status.FINISHED, at) else None
+        last = at if self.scored == at else at - 1
+        self.run.update(self.config)
+        self.run.rewind(at, column_names(self.config), lambda t, model, data: t <= last and due(t, model, data))
+        self.run.set_status(Status.RUNNING, at)
+        return state
+
+    def run_all(self, state: State) -> None:
+        """Go through all rounds after this state."""
+        rounds = self.trial.program.rounds
+        self.run.sign(self.session, None)  # which labels a site has is its own affair
         while True:
             begun, t = time.perf_counter(), int(state.round)
             ids = np.asarray(self.programs.choose(state, self.sizes)) if t < rounds else np.array([], np.int32)
@@ -153,9 +165,7 @@ class Server:
             state = merged
             self.run.append([], [], Times(t + 1, round(time.perf_counter() - begun, 6), 0.0))
             self._save(state)
-        self._note(rounds)
-        self.run.set_status(Status.FINISHED, rounds)
-        self.run.sign(session._replace(ended=now()), None)
+        self._end(Status.FINISHED, rounds)
 
     def _orders(
         self, state: State, ids: np.ndarray, is_last: bool
@@ -205,19 +215,14 @@ class Server:
         """The scores of round t, of those that sent them."""
         if t == 0:
             return
-        scores: Scores = {}
-        if scored := {name: reply.sums for name, reply in replies.items() if reply.sums is not None}:
-            count = np.array(
-                [
-                    test if name in scored else 0
-                    for name, (_, test) in zip(self.ledger.names, self.ledger.sizes, strict=True)
-                ]
-            )
-            nothing = jax.tree.map(lambda like: np.zeros(like.shape, like.dtype), self.programs.like["sums"])
-            rows = [scored.get(name, nothing) for name in self.ledger.names]
-            stacked = jax.tree.map(lambda *x: np.stack(x), *rows)
-            classes = tuple(map(str, self.trial.program.task.federation.classes))
-            scores = {(model, "own"): score_of(sums, count, classes) for model, sums in stacked.items()}
+        scored = {name: reply.sums for name, reply in replies.items() if reply.sums is not None}
+        if t == self.scored:  # those that are there are of the same models, and perhaps of more clients
+            if not {row.client for row in self.run.clients_of([t])} <= scored.keys():
+                return
+            self.run.rewind(t, column_names(self.config), lambda at, model, data: at < t)
+        count = {name: test for name, (_, test) in zip(self.ledger.names, self.ledger.sizes, strict=True)}
+        classes = tuple(map(str, self.trial.program.task.federation.classes))
+        scores = scores_of(scored, count, self.programs.like["sums"], classes)
         rows_of = (self.trial.rows(t, scores), self.trial.client_rows(t, scores))
         self.run.append(*rows_of, None)
         said = [f"{row.values['accuracy']:.2f} %" for row in rows_of[0] if row[1:4] == ("personal", "own", "weighted")]
@@ -248,8 +253,7 @@ class Server:
     def _require(self, t: int, valid: int, drawn: int) -> None:
         """Stop the run if fewer of the drawn clients than are needed sent what can be used."""
         if valid < self.options.minimum:
-            self._note(t)
-            self.run.set_status(Status.STOPPED, t)
+            self._end(Status.STOPPED, t)
             raise FedpriorError(
                 f"round {t + 1} has {valid} valid replies of {drawn}; needed: {self.options.minimum}; "
                 "see the log, mend the sites, and resume"
@@ -277,6 +281,11 @@ class Server:
         self._count()
         self.run.save({"state": state, "ledger": self.ledger.to_array()}, int(state.round))
         self._note(int(state.round))
+
+    def _end(self, status: Status, t: int) -> None:
+        self._note(t)
+        self.run.set_status(status, t)
+        self.run.sign(self.session._replace(ended=now()), None)
 
     def _note(self, t: int) -> None:
         """How the federation stands after round t, for `fedprior flower status`."""

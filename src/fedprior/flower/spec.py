@@ -24,18 +24,25 @@ import numpy as np
 import pydantic
 
 from fedprior import models
+from fedprior.core.method import Mixture
 from fedprior.data.federation import Federation, Samples
 from fedprior.data.partitions import Partition
+from fedprior.data.preparation import Preparation
 from fedprior.errors import FedpriorError, one_line
 from fedprior.files import digest
 from fedprior.models.classifier import Classifier, ModelBuilder
 from fedprior.models.file import Built
+from fedprior.models.saved import Predictor, output_names
 from fedprior.records.schema import plain
 from fedprior.study.program import Program
 from fedprior.study.settings import Strict, TaskFile, parse, read_toml
 from fedprior.study.task import Task
 from fedprior.study.variant import Variant
 
+# By default no metric is measured whose sums tell how many samples of each class a site has.
+METRICS = ("accuracy", "nll", "brier", "ece")
+# Settings of a simulation, which would do nothing here.
+SIMULATED = ["data", "partition", "validation", "new_clients", "pooled", "gce", "score_fine_tuned", "clients_per_vmap"]
 SHOWN = 40  # samples of zeros that stand for those that nobody but their owner sees
 
 
@@ -56,13 +63,24 @@ class Spec:
     digest: str  # of all that the two sides must agree on
     built: Built | None = None  # what a registered model is built from; None: a model of the user's own
 
-    def program(self, federation: Federation, row: str) -> Program:
+    def program(self, federation: Federation, row: str | Variant) -> Program:
         """The row's method on some federation of this task: that of all sites as the server sees it, or of a single one."""
+        variant = Variant.parse(row) if isinstance(row, str) else row
+        if found := [key for key in SIMULATED if key in variant.protocol]:
+            raise FedpriorError(
+                f"row '{variant.name}': '{found[0]}' is for simulations, and does nothing here; leave it out"
+            )
         problem = Classifier(self.model, len(self.sites.classes))
         problem.check_reads(federation.train.x, self.sites.classes)
         nobody = Partition((), (), np.zeros(0, int), federation.names)
         task = Task(self.file.task, self.file.protocol, self.file.method, federation, problem, nobody)
-        return Program(task, Variant.parse(row))
+        return Program(task, variant)
+
+    def predictor(self, problem: Classifier, mixture: Mixture, client: str | None, about: dict[str, Any]) -> Predictor:
+        """A model with all that it takes to use it on samples of this task."""
+        shape, classes = tuple(self.sites.shape), self.sites.classes
+        names = output_names(classes, len(classes))
+        return Predictor(problem, mixture, Preparation(shape=shape), shape, names, client, about, self.built)
 
     def federation(self, names: Sequence[str], train: Samples, test: Samples, fingerprint: str) -> Federation:
         """The federation of the named clients."""
@@ -92,13 +110,13 @@ def open_spec(path: Path | str, model: ModelBuilder | None = None) -> Spec:
         sites = SiteSettings.model_validate(content.pop("sites", {}))
     except pydantic.ValidationError as error:
         raise one_line(error, f"[sites] of {path}", SiteSettings.model_fields) from None
-    simulated = ("data", "partition", "validation", "new_clients", "gce", "score_fine_tuned")
-    if found := [key for key in simulated if key in content]:
+    if found := [key for key in SIMULATED if key in content]:
         raise FedpriorError(
             f"{path}: '{found[0]}' is for simulations; here every site has its own samples, leave it out"
         )
     everything = {
         "name": Path(path).stem,
+        "metrics": list(METRICS),
         **content,
         "data": {"source": "arrays"},
         "partition": {"kind": "natural"},
@@ -108,9 +126,21 @@ def open_spec(path: Path | str, model: ModelBuilder | None = None) -> Spec:
         raise FedpriorError(f"{path}: '[model]' is missing; name one, or give a function that builds your own")
     file = parse({"model": {"name": "given"}, **everything}, f"task {path}")
     build = _registered(file, sites) if model is None else model
-    options = {key: value for key, value in file.task.model.items() if key != "name"}
-    built = None if model is not None else Built(name=file.task.model["name"], options=options, vectors=None)
+    built = _built(file) if model is None else None
     return Spec(file, sites, build, digest(repr(plain([file.plain(), sites.model_dump()]))), built)
+
+
+def recorded_spec(config: dict[str, Any]) -> Spec:
+    """The spec of a deployed run whose model is a registered one, from its records."""
+    run = config["run"]
+    sites = SiteSettings.model_validate(config["deployed"]["sites"])
+    file = parse({**run["task"], **run["protocol"]}, f"task '{run['task']['name']}'")
+    return Spec(file, sites, _registered(file, sites), "", _built(file))
+
+
+def _built(file: TaskFile) -> Built:
+    options = {key: value for key, value in file.task.model.items() if key != "name"}
+    return Built(name=file.task.model["name"], options=options, vectors=None)
 
 
 def _registered(file: TaskFile, sites: SiteSettings) -> ModelBuilder:

@@ -22,7 +22,7 @@ import safetensors.numpy
 
 from fedprior.errors import FedpriorError
 from fedprior.files import arrays_digest, replace_file
-from fedprior.records.checkpoint import pack, unpack
+from fedprior.records.checkpoint import pack, read_arrays, unpack
 
 T = TypeVar("T")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -96,11 +96,12 @@ class Store:
         """What the state of a name holds; one that is missing, damaged or another's is lost."""
         path = self.path(name)
         try:
-            with safetensors.safe_open(path, "np") as file:
-                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (it is no mapping)
-                mark = file.metadata()
-        except (OSError, safetensors.SafetensorError) as error:
-            raise self._lost(f"cannot be read ({error})", path) from error
+            there, content = path.exists(), read_arrays(path)
+        except OSError as error:
+            raise self._lost(f"cannot be read ({error.strerror})", path) from error
+        if content is None:
+            raise self._lost("is damaged, or cannot be read" if there else "is not there", path)
+        arrays, mark = content
         if mark != self._mark(name, arrays):
             raise self._lost("is damaged, or another client's", path)
         return arrays

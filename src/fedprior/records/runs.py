@@ -146,7 +146,7 @@ class RunFolder:
     def update(self, config: dict[str, Any]) -> None:
         """Let the run have this configuration from now on: more rounds, other metrics, the current format."""
         if (new := plain(config)) != (old := read_json(self.path / "config.json")):
-            now = {key: new[key] for key in ("format", "run", "start", "data_file") if key in new}
+            now = {key: new[key] for key in ("format", "run", "start", "data_file", "deployed") if key in new}
             write_json(self.path / "config.json", {**old, **now, **_measured(new)})
 
     def set_status(self, status: Status, at: int) -> None:

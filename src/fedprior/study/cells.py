@@ -15,7 +15,7 @@ import numpy as np
 from fedprior.errors import FedpriorError
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import Status
-from fedprior.study.results import Results
+from fedprior.study.results import Lost, Results
 from fedprior.study.trial import Progress, Trial
 
 OTHER = "other settings"  # the status of a cell whose folder holds another run
@@ -30,11 +30,20 @@ class Cell(NamedTuple):
     trial: Trial
     folder: Path | None
 
+    @property
+    def ended(self) -> str:
+        """How a cell of which nothing more comes is told: diverged, as its records say, or failed."""
+        try:
+            diverged = self.folder is None or RunFolder(self.folder).status[0] is Status.DIVERGED
+        except FedpriorError:
+            diverged = False
+        return "diverged" if diverged else "failed"
+
     def __str__(self) -> str:
         return f"{self.task}, {self.variant}, seed {self.seed}"
 
 
-Watch = Callable[[Cell, Progress | None], None]  # None: the cell diverged
+CellWatch = Callable[[Cell, Progress | None], None]  # None: the cell diverged, or failed
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,7 @@ def planned(cells: Iterable[Cell]) -> Plan:
     return Plan(tuple(planned))
 
 
-def reused(cells: Iterable[Cell], results: Results, watch: Watch, warn: Callable[[str], None]) -> list[Cell]:
+def reused(cells: Iterable[Cell], results: Results, watch: CellWatch, warn: Callable[[str], None]) -> list[Cell]:
     """Take the records of cells that are done, and return the others. A cell that diverged would diverge again."""
     left = []
     for cell in cells:
@@ -119,7 +128,8 @@ def reused(cells: Iterable[Cell], results: Results, watch: Watch, warn: Callable
             warn(f"{cell.variant}, seed {cell.seed}: {text}")
         record = run.record()
         if record.status is Status.DIVERGED:
-            results.diverged.append(f"{cell.variant} diverged in round {record.round} (seed {cell.seed}, {run.path})")
+            text = f"{cell.variant} diverged in round {record.round} (seed {cell.seed}, {run.path})"
+            results.lost.append(Lost(cell.task, cell.variant, "diverged", text))
             watch(cell, None)
         else:
             results.records.append(record)

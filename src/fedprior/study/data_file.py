@@ -20,22 +20,28 @@ NATURAL = {"kind": "natural", "test_fraction": 0.25}  # where a file names clien
 OF_A_FILE = ("label", "client", "split", "features", "ignore")
 
 
-def with_file(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A task's content with the whole path of its file, if it has one, and with the partition that its columns suggest."""
+def with_path(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A task's content with the whole path of its file, if it has one."""
     data = content.get("data")
     if not isinstance(data, Mapping) or not isinstance(data.get("file"), str) or not data["file"]:
         return dict(content)
     path = folder.expanduser() / Path(data["file"]).expanduser()
-    whole: dict[str, Any] = {"partition": {}, **content, "data": {**data, "file": str(path.absolute())}}
-    partition = content.get("partition", {})
+    return {**content, "data": {**data, "file": str(path.absolute())}}
+
+
+def with_partition(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's content with the partition that the columns of its file suggest; for when all of them are known."""
+    data, partition = content.get("data"), content.get("partition", {})
+    if not isinstance(data, Mapping) or not isinstance(data.get("file"), str) or not data["file"]:
+        return dict(content)
     if (
-        data.get("client") is not None
-        and isinstance(partition, Mapping)
-        and partition.get("kind", "natural") == "natural"
+        data.get("client") is None
+        or not isinstance(partition, Mapping)
+        or partition.get("kind", "natural") != "natural"
     ):
-        default = {key: value for key, value in NATURAL.items() if key == "kind" or "split" not in data}
-        whole["partition"] = {**default, **partition}
-    return whole
+        return {"partition": {}, **content}
+    default = {key: value for key, value in NATURAL.items() if key == "kind" or data.get("split") is None}
+    return {**content, "partition": {**default, **partition}}
 
 
 def check_data(data: DataSettings, partition: Mapping[str, Any], what: str) -> None:

@@ -36,6 +36,11 @@ def open_run(folder: Path, data: Path | None = None) -> Result:
     run = RunFolder(folder)
     if not run.exists:
         raise FedpriorError(f"{folder} holds no run; name the folder of one: OUT/<task>/<row>/<seed>")
+    if run.config.get("deployed"):
+        raise FedpriorError(
+            f"{folder} holds a deployed run, whose samples are elsewhere; `fedprior export {folder}` saves its global "
+            "model, and each site finds its own model in the folder that its state-dir names"
+        )
     recorded, file = run.config["run"], data or run.config.get("data_file")
     try:
         task, variant = _task(folder, recorded, file), _variant(folder, recorded)

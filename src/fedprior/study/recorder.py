@@ -147,6 +147,8 @@ def resume_run(trial: Trial, run: RunFolder, start: State) -> tuple[State, list[
     engine = trial.program.engine
     host, damaged = run.restore(engine.host_template(trial.values or ()))
     state = start if host is None else engine.placement.from_host(host)
+    if host is None and not damaged and run.scan("times.csv").rows:
+        warnings.append("no checkpoint is left; beginning again from round 0")
     at, rounds, before = int(state.round), trial.program.rounds, run.config["run"]["protocol"]["rounds"]
     if rounds != before and at >= rounds:
         raise FedpriorError(

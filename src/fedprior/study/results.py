@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedprior.analysis import grouping, summary
 from fedprior.analysis.evidence import evidence
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from fedprior.models.saved import Predictor
     from fedprior.report.tables import Table
     from fedprior.study.trial import Trial
+
+
+class Lost(NamedTuple):
+    """A run that came to no end: its numbers left the finite, or something else kept it from ending."""
+
+    task: str
+    row: str
+    how: str  # "diverged" or "failed"
+    text: str  # what to tell
 
 
 @dataclass
@@ -110,8 +119,18 @@ class Results:
 
     records: list[RunRecord]
     runs: list[Result] = field(default_factory=list)  # those of this process, with their models
-    diverged: list[str] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
     order: tuple[str, ...] = ()  # of methods; empty: rows stand in the order of the records
+
+    @property
+    def diverged(self) -> list[str]:
+        """The runs whose numbers left the finite, a sentence each."""
+        return [lost.text for lost in self.lost if lost.how == "diverged"]
+
+    @property
+    def failed(self) -> list[str]:
+        """The runs that something else kept from ending, as a lack of memory does, a sentence each; they can be resumed."""
+        return [lost.text for lost in self.lost if lost.how == "failed"]
 
     @staticmethod
     def read(*folders: Path | str) -> Results:
@@ -137,7 +156,7 @@ class Results:
                 raise unknown("row", part, called)
         wanted = list(dict.fromkeys(called[part] for part in parts))
         records = [record for name in wanted for record in self.records if record.variant == name]
-        return Results(records, [run for run in self.runs if run.name in wanted], self.diverged)
+        return Results(records, [run for run in self.runs if run.name in wanted], self.lost)
 
     def tables(self, round: str = "last", metric: str = "accuracy", warn: Warn = silent) -> dict[str, Table]:
         """A table for each task, and for each partition or data of it; those that lack the round are warned about."""

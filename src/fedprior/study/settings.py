@@ -21,7 +21,7 @@ from fedprior.data import partitions
 from fedprior.errors import FedpriorError, one_line, unknown
 from fedprior.files import parsed, read_bytes
 from fedprior.study.assignment import ALIASES, RENAMED, assign, native
-from fedprior.study.data_file import check_data, with_file
+from fedprior.study.data_file import check_data, with_partition, with_path
 
 MOST_TOML = 2**20  # bytes
 DEEP_KEY = re.compile(r"^[ \t]*\[{0,2}(?:[^.,=\n]*\.){100}", re.MULTILINE)
@@ -137,7 +137,7 @@ class TaskFile:
 
 def parse(content: Mapping[str, Any], what: str) -> TaskFile:
     """Validate what a task file says, down to the partition's and the model's own settings."""
-    given = with_file(native(content), Path())
+    given = with_partition(with_path(native(content), Path()))
     method, why = given.pop("method", {}), given.pop("why", {})
     for name, table in (("method", method), ("why", why)):
         if not isinstance(table, dict):
@@ -203,7 +203,7 @@ def read_task(name: str) -> dict[str, Any]:
         text = (resources.files("fedprior.study.tasks") / f"{name}.toml").read_text(encoding="utf-8")
         return {"name": name, **tomllib.loads(text)}
     if name.endswith(".toml"):
-        return with_file({"name": Path(name).stem, **read_toml(Path(name), "task")}, Path(name).parent)
+        return with_path({"name": Path(name).stem, **read_toml(Path(name), "task")}, Path(name).parent)
     raise unknown("task", name, [*task_names(), "<a file ending in .toml>"])
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from fedprior import methods
-from fedprior.analysis.grouping import Warn
+from fedprior.analysis.grouping import Warn, silent
 from fedprior.core.method import Method
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.runs import RunFolder
 from fedprior.study.assignment import current_key, native
-from fedprior.study.cells import Cell, Plan, Watch, chosen_seeds, job_of, planned, reused
+from fedprior.study.cells import Cell, CellWatch, Plan, chosen_seeds, job_of, planned, reused
 from fedprior.study.program import Program, has_global_model, method_for
 from fedprior.study.recorder import CHECKPOINT_SECONDS, check_vacant, run_trial
 from fedprior.study.remarks import remarks_on
-from fedprior.study.results import Result, Results
+from fedprior.study.results import Lost, Result, Results
 from fedprior.study.settings import TaskSettings, is_task_key, settable
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name
@@ -31,10 +31,6 @@ from fedprior.study.workers import run_jobs
 from fedprior.wrappers import WRAPPERS, checked
 
 Variants = Mapping[str, Mapping[str, Any]] | Iterable[str | Variant | Method]
-
-
-def _silent(*_: Any) -> None:
-    pass
 
 
 class Study:
@@ -66,8 +62,8 @@ class Study:
         self.variants = check_names(rows)
         self.settings = {current_key(key): native(value) for key, value in settings.items()}
         self._given: list[Task | str] = [task] if isinstance(task, Task | str) else list(task)
-        self.left_out: dict[str, str] = {}  # optional rows, and why
-        self.without: dict[str, str] = {}  # optional rows and the wrappers that do not fit them
+        self.left_out: dict[tuple[str, str], str] = {}  # a task and an optional row, and why
+        self.without: dict[tuple[str, str], str] = {}  # a task and an optional row, and the wrappers that do not fit it
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -125,7 +121,7 @@ class Study:
                 except FedpriorError as error:
                     if row.name not in self.optional:
                         raise
-                    self.left_out[row.name] = str(error)
+                    self.left_out[task.name, row.name] = str(error)
                     continue
                 programs.append(program)
         return programs
@@ -142,16 +138,22 @@ class Study:
             and not has_global_model(task, Program(task, row).method)
         ]
         if missing:
-            self.without[row.name] = ", ".join(missing)
+            self.without[task.name, row.name] = ", ".join(missing)
         wrappers = {key: value for key, value in row.wrappers.items() if key not in missing}
         return Variant(row.name, row.method, row.settings, wrappers, row.protocol)
+
+    def _named(self, task: str, row: str) -> str:
+        """A row as it is told, with its task where there are several."""
+        return row if len(self.tasks) == 1 else f"{task}, {row}"
 
     def remarks(self) -> list[str]:
         """What is valid but may not be meant: settings that do nothing, rows that were left out."""
         data = [f"{task.name}: {text}" for task in self.tasks for text in task.remarks]
         texts = data + [text for program in self.programs for text in remarks_on(program)]
-        left = [f"{name} is left out: {why}" for name, why in self.left_out.items()]
-        without = [f"{name} has no global model and runs without {keys}" for name, keys in self.without.items()]
+        left = [f"{self._named(*row)} is left out: {why}" for row, why in self.left_out.items()]
+        without = [
+            f"{self._named(*row)} has no global model and runs without {keys}" for row, keys in self.without.items()
+        ]
         return list(dict.fromkeys([*left, *without, *texts]))
 
     # -- cells ---------------------------------------------------------------------------------------------------------
@@ -191,8 +193,8 @@ class Study:
         *,
         resume: bool = False,
         overwrite: bool = False,
-        watch: Watch = _silent,
-        warn: Warn = _silent,
+        watch: CellWatch = lambda cell, progress: None,
+        warn: Warn = silent,
         should_stop: Callable[[], bool] = lambda: False,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
         executor: Executor | None = None,
@@ -234,7 +236,7 @@ class Study:
         self,
         cell: Cell,
         results: Results,
-        watch: Watch,
+        watch: CellWatch,
         warn: Warn,
         should_stop: Callable[[], bool],
         options: dict[str, Any],
@@ -245,7 +247,7 @@ class Study:
             )
         except Diverged as error:
             kept = "" if cell.folder is None else f"; records kept in {cell.folder}"
-            results.diverged.append(f"{error} (seed {cell.seed}{kept})")
+            results.lost.append(Lost(cell.task, cell.variant, "diverged", f"{error} (seed {cell.seed}{kept})"))
             watch(cell, None)
             return None
         for text in result.warnings:
@@ -279,7 +281,7 @@ def run(
     out: Path | str | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    watch: Watch = _silent,
+    watch: CellWatch = lambda cell, progress: None,
     **settings: Any,
 ) -> list[Result]:
     """Run one method with several seeds: a registered name (with the task's settings), a variant or a Method.

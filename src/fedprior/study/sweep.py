@@ -29,7 +29,7 @@ from fedprior.errors import FedpriorError
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import RunRecord, Status
 from fedprior.study.assignment import current_key, format_value, parse_assignment
-from fedprior.study.cells import Cell, Watch
+from fedprior.study.cells import Cell, CellWatch
 from fedprior.study.grid import check_grid, lacks, read_grid
 from fedprior.study.program import Program, method_for
 from fedprior.study.rehearsal import traceable
@@ -156,7 +156,7 @@ class Sweep(Study):
         self,
         out: Path,
         *,
-        watch: Watch = lambda cell, progress: None,
+        watch: CellWatch = lambda cell, progress: None,
         done: Callable[[str, int], None] = lambda name, count: None,
         warn: Warn = lambda text: None,
         should_stop: Callable[[], bool] = lambda: False,

@@ -88,16 +88,27 @@ class Pool(ThreadPoolExecutor):
         for process in self._processes:
             process.shutdown(wait, cancel_futures=cancel_futures)
 
+    def end(self) -> None:
+        """End the processes at once; what their cells have not kept since their newest checkpoints is lost."""
+        self.ask_to_stop()  # a process that is only now being made
+        super().shutdown(wait=False, cancel_futures=True)
+        for executor in self._processes:
+            for process in list((executor._processes or {}).values()):
+                process.kill()
+
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is not None:  # nobody waits for the cells any more
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.end()
+        elif kind is not None:  # nobody waits for the cells any more
             self.ask_to_stop()
         self.shutdown(cancel_futures=kind is not None)
 
 
 def _prepare(share: int, asked: Any, reports: Any) -> None:
-    """In a new worker: take a share of the cores; Ctrl-C is the parent's to handle."""
+    """In a new worker: take a share of the cores; Ctrl-C and requests to end are the parent's to handle."""
     global _asked, _reports
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # both may be sent to a whole group of processes
+        signal.signal(number, signal.SIG_IGN)
     _asked, _reports = asked, reports
     reports.cancel_join_thread()  # a worker may end though nobody reads what it reported
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
@@ -158,6 +169,7 @@ def run_jobs(
     """Run all jobs and gather their records; a cell that diverges, fails or crashes loses no other."""
     from fedprior.records.runs import RunFolder
     from fedprior.study.recorder import last_accuracy
+    from fedprior.study.results import Lost
     from fedprior.study.trial import Progress
 
     by_folder = {job["folder"]: cell for cell, job in zip(cells, jobs, strict=True)}
@@ -182,10 +194,10 @@ def run_jobs(
             outcome = _outcome(future)
             for text in outcome["warnings"]:
                 warn(f"{cell.variant}, seed {cell.seed}: {text}")
-            if outcome["status"] in ("diverged", "failed"):
-                whose = f"{cell.variant}: " if outcome["status"] == "failed" else ""
+            if (how := outcome["status"]) in ("diverged", "failed"):
+                whose = f"{cell.variant}: " if how == "failed" else ""
                 kept = f"seed {cell.seed}; records kept in {cell.folder}"
-                results.diverged.append(f"{whose}{outcome['message']} ({kept})")
+                results.lost.append(Lost(cell.task, cell.variant, how, f"{whose}{outcome['message']} ({kept})"))
                 watch(cell, None)
             elif cell.folder is not None:
                 results.records.append(record := RunFolder(cell.folder).record())

@@ -23,7 +23,7 @@ from fedprior.study.cells import Plan, PlannedCell
 from fedprior.study.results import Results
 
 if TYPE_CHECKING:
-    from fedprior.study.cells import Cell, Watch
+    from fedprior.study.cells import Cell, CellWatch
     from fedprior.study.study import Study
 
 LAYOUT = 1
@@ -79,13 +79,13 @@ def train(
     studies: Sequence[Study],
     cells: Path,
     *,
-    watch: Watch,
+    watch: CellWatch,
     warn: Callable[[str], None],
     should_stop: Callable[[], bool] = lambda: False,
     executor: Executor | None = None,
     command: str | None = None,
 ) -> Results | None:
-    """Train what is not there yet, and return all records; None if it was stopped."""
+    """Train what is not there yet, and return all records; None if it was stopped. A run that failed makes no table."""
     together = Results([])
     for study in studies:
         if should_stop():
@@ -93,14 +93,17 @@ def train(
         options: dict[str, Any] = {"executor": executor, "command": command, "resume": True, "models": False}
         results = study.run(cells, watch=watch, warn=warn, should_stop=should_stop, **options)
         done = [record for record in results.records if record.status == "finished"]
-        whole = len(done) + len(results.diverged) == len(study.cells())
+        whole = len(done) + len(results.lost) == len(study.cells())
         together.records += done
-        together.diverged += results.diverged
+        together.lost += results.lost
         for record in done:
             _keep_newest(RunFolder(Path(record.where)))
         close(study)
         if not whole:
             return None
+    if failed := together.failed:
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise FedpriorError(f"a run failed: {failed[0]}{more}; the same command tries again, with fewer --workers, say")
     return together
 
 

@@ -221,6 +221,41 @@ def test_a_run_does_not_go_on_with_a_hole_in_its_records(tmp_path: Path, how: st
         check_resumable(tmp_path, CLIENTS, schedule, 3)
 
 
+def test_it_may_be_that_no_recorded_client_has_samples(tmp_path: Path) -> None:
+    """Of a large federation, some clients are recorded one by one, perhaps none of them with test or validation samples."""
+    rows = [row._replace(data=data) for row in values()[0] for data in ("own", "validation")]
+    for k, clients in enumerate(([], [row._replace(data="validation") for row in values()[1]])):
+        for thinned in (True, False):
+            made = record("mh", 0, rows, clients, protocol={"rounds": 3}, client_ids=CLIENTS)
+            made.config.update({"client_rows": 2} if thinned else {})
+            run = written(tmp_path / f"{k}-{thinned}", made)
+            if thinned:
+                assert list(run.record().clients) == clients
+                assert len(run.record().rows) == len(rows)
+                assert check_resumable(run.path, CLIENTS, Schedule(3), 3, thinned=True) == []
+            else:
+                with pytest.raises(
+                    FedpriorError, match=r"clients\.csv(: rows of .* 1 are missing| has nothing of round 3)"
+                ):
+                    run.record()
+                with pytest.raises(
+                    FedpriorError, match=r"rows of round 1 are lost|clients\.csv has nothing of round 3"
+                ):
+                    check_resumable(run.path, CLIENTS, Schedule(3), 3)
+
+
+def test_rows_of_recorded_clients_that_are_lost_are_noticed(tmp_path: Path) -> None:
+    made = record("mh", 0, *values(), protocol={"rounds": 3}, client_ids=CLIENTS)
+    made.config["client_rows"] = 2
+    path = written(tmp_path, made).path / "clients.csv"
+    text = path.read_text()
+    path.write_text(text[: text.index("\n3,") + 1])
+    with pytest.raises(FedpriorError, match="rows of round 3 are missing"):
+        RunFolder(tmp_path).record()
+    with pytest.raises(FedpriorError, match="rows of round 3 are lost"):
+        check_resumable(tmp_path, CLIENTS, Schedule(3), 3, thinned=True)
+
+
 def test_damage_beyond_the_checkpoint_is_told_and_no_obstacle(tmp_path: Path) -> None:
     whole(tmp_path)
     for name, n in (("metrics.csv", 9), ("times.csv", 2)):

@@ -2,9 +2,9 @@
 
 They are read with Hugging Face `datasets`, from the folder `$FEDPRIOR_DATA/<name>` (parquet files in the hub's layout)
 or, without that variable, from the hub itself. Pictures and texts are decoded once and kept as plain `.npy` arrays in
-`$FEDPRIOR_CACHE` (default `~/.cache/fedprior`), one folder for each content, so later loads import nothing heavy. Files
-are known by their whole content; what came from the hub is kept until its cache folder is deleted. GloVe vectors are
-sought in the folder `glove` beside the data or, for data from the hub, in the cache.
+`$FEDPRIOR_CACHE` (default `~/.cache/fedprior`), one folder for each content and way to read it, so later loads import
+nothing heavy. Files are known by their whole content; what came from the hub is kept until its cache folder is deleted.
+GloVe vectors are sought in the folder `glove` beside the data or, for data from the hub, in the cache.
 """
 
 from __future__ import annotations

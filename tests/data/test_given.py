@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedprior.data.given import as_flags, client_ids, named_labels
+from fedprior.data.given import as_flags, client_ids, named_labels, require_finite
 from fedprior.data.sources import from_arrays
 from fedprior.errors import FedpriorError
 
@@ -67,6 +67,12 @@ def test_names_of_classes_that_cannot_be_printed_are_refused(name: str) -> None:
 @pytest.mark.parametrize("flags", [[0, 1], [False, True], [0.0, 1.0], np.array([False, True], object)])
 def test_flags_are_true_or_false(flags: Any) -> None:
     assert as_flags(flags, "is_test").tolist() == [False, True]
+
+
+def test_what_is_not_finite_is_told_by_its_sample() -> None:
+    require_finite(np.zeros((0, 3)))  # a federation without test samples has none to prepare
+    with pytest.raises(FedpriorError, match="sample 1 of x has a value that is not finite"):
+        require_finite(np.array([[[0.0]], [[np.inf]]]), " of x")
 
 
 def test_other_names_are_other_data() -> None:

@@ -98,8 +98,8 @@ def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
 
 def require_finite(x: npt.NDArray[Any], of: str = "") -> None:
     """Refuse samples [n, ...] of which one holds NaN or an infinite number; ``of``: what they are samples of."""
-    if not (finite := np.isfinite(x.reshape(len(x), -1)).all(1)).all():
-        bad = int(np.flatnonzero(~finite)[0])
+    if not (finite := np.isfinite(x)).all():
+        bad = int(np.flatnonzero(~finite.reshape(len(x), -1).all(1))[0])
         raise FedpriorError(f"sample {bad}{of} has a value that is not finite; remove or repair it")
 
 

@@ -86,6 +86,11 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1, sort_keys=True) + "\n")
 
 
+def plain(content: Any) -> Any:
+    """Settings as JSON would give them back (tuples are lists)."""
+    return json.loads(json.dumps(content))
+
+
 def no_links(path: str, flags: int) -> int:
     """Open a file, as the ``opener`` of `open`, but not through a link that somebody has put in its place."""
     return os.open(path, flags | NO_LINKS, 0o666)

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar, cast
 from fedprior.errors import FedpriorError, unknown
 
 T = TypeVar("T")
+ADDED: set[str] = set()  # the names, of whatever kind, that this process has registered: what they stand for may change
 
 
 class Registry(Generic[T]):
@@ -35,6 +36,7 @@ class Registry(Generic[T]):
         if name in self._entries and not replace:
             raise FedpriorError(f"there is a {self.kind} '{name}' already; choose another name")
         self._entries[name] = entry
+        ADDED.add(name)
         return entry
 
     def find(self, name: str) -> T:

@@ -78,8 +78,22 @@ def test_word_vectors_whose_packing_is_broken_are_refused(tmp_path: Path) -> Non
     packed = bytearray(gzip.compress(b"the 0.1 0.2\n" * 2000))
     packed[20:40] = bytes(byte ^ 0xFF for byte in packed[20:40])
     (tmp_path / "a.txt.gz").write_bytes(packed)
-    with pytest.raises(FedpriorError, match=r"cannot read line 1 of .*fetch it again"):
+    with pytest.raises(FedpriorError, match=r"cannot read line 1 or the next of .*fetch it again"):
         read_glove(tmp_path / "a.txt.gz")
+
+
+def test_words_may_hold_spaces_as_those_of_840b_do(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("good 1 2\n. . . 3 4\nat name@domain.com 5 6\n")
+    vectors = {word: vector.tolist() for word, vector in read_glove(file).items()}
+    assert vectors == {"good": [1, 2], ". . .": [3, 4], "at name@domain.com": [5, 6]}
+    for third in ("day 3", "day 3 4 5", "a day 3 nan", "day", "day 3 x"):
+        file.write_text(f"good 1 2\n. . . 3 4\n{third}\n")
+        with pytest.raises(FedpriorError, match=r"equally many finite numbers each: see line 3|cannot read line 3"):
+            read_glove(file)
+    file.write_text("")
+    with pytest.raises(FedpriorError, match="equally many finite numbers"):
+        read_glove(file)
 
 
 def test_names_are_numbered_by_first_appearance() -> None:

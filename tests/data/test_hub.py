@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from data.small_hub import LABELS, PIXELS, TWEETS, cache_entries, png, write
 from fedprior.data import hub as reading
+from fedprior.data.hub import Spec
 from fedprior.data.sources import load
 from fedprior.errors import FedpriorError
 
@@ -118,6 +120,51 @@ def test_an_interrupted_write_leaves_no_entry(hub: Path, monkeypatch: pytest.Mon
     assert cache_entries(hub) == []
     load("mnist")
     assert len(cache_entries(hub)) == 1
+
+
+def test_an_entry_is_of_one_way_to_read_the_files(hub: Path) -> None:
+    """The same files hold other arrays for whoever names other columns, labels or splits."""
+    fine = Spec("tweets by user", "owner/tweets", 5, content="text", label="fine", splits=("train",))
+    write(hub / "tweets", "train", {"text": TWEETS, "fine": [0, 1, 2, 3], "coarse": [0, 0, 1, 1], "who": list("abab")})
+    write(hub / "tweets", "test", {"text": TWEETS, "fine": [4] * 4, "coarse": [1] * 4, "who": list("abab")})
+
+    def read(**changes: Any) -> dict[str, np.ndarray]:
+        return reading.read("tweets", dataclasses.replace(fine, **changes), None)[0]
+
+    for _ in range(2):
+        assert read()["y"].tolist() == [0, 1, 2, 3]
+        assert read(label="coarse")["y"].tolist() == [0, 0, 1, 1]
+        assert read(relabel={3: 0})["y"].tolist() == [0, 1, 2, 0]
+        assert len(read(splits=("train", "test"))["y"]) == 8
+        assert "group" in read(group="who")
+    assert len(cache_entries(hub)) == 5
+
+
+def test_an_entry_is_of_files_in_their_folders(hub: Path) -> None:
+    """Where the folders say which samples are for testing, the files' own names may be alike."""
+    first, second = hub / "mnist" / "train", hub / "mnist" / "test"
+    for folder in (first, second):
+        folder.mkdir()
+        (hub / "mnist" / f"{folder.name}-00000-of-00001.parquet").rename(folder / "0.parquet")
+    for expected in (LABELS.tolist(), [*LABELS[12:].tolist(), *LABELS[:12].tolist()]):
+        assert load("mnist").y.tolist() == expected
+        first.rename(hub / "mnist" / "aside")
+        second.rename(first)
+        (hub / "mnist" / "aside").rename(second)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["cat", "dog", "cat", "dog"], "column 'label' of .*mnist must be an array of numbers"),
+        ([0.5, 1.0, 2.0, 3.0], "column 'label' of .*mnist must hold whole numbers of at most 32 bits; got 0.5"),
+    ],
+)
+def test_labels_that_are_no_whole_numbers_are_told(hub: Path, labels: list[Any], message: str) -> None:
+    (hub / "mnist" / "train-00000-of-00001.parquet").unlink()
+    write(hub / "mnist", "test", {"image": [png(p) for p in PIXELS[12:]], "label": labels}, "image")
+    with pytest.raises(FedpriorError, match=message):
+        load("mnist")
 
 
 @pytest.mark.usefixtures("hub")

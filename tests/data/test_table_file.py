@@ -59,12 +59,17 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", X)
     (tmp_path / "one.npy").rename(tmp_path / "one.npz")
     (tmp_path / "folder.csv").mkdir()
+    np.savez_compressed(tmp_path / "packed.npz", x=np.arange(999.0), y=np.arange(999), who=np.arange(999))
+    packed = bytearray((tmp_path / "packed.npz").read_bytes())
+    packed[60:90] = bytes(byte ^ 0xFF for byte in packed[60:90])
+    (tmp_path / "packed.npz").write_bytes(packed)
     for name, message in {
         "nowhere.csv": "cannot read the data file .*nowhere.csv: No such file or directory",
         "nowhere.npz": "No such file",
         "nowhere.parquet": "No such file",
         "folder.csv": "folder.csv: Is a directory",
         "broken.npz": "cannot read broken.npz",
+        "packed.npz": "cannot read packed.npz .error: Error",
         "one.npz": "one.npz holds a single array",
         "sheet.xlsx": "sheet.xlsx is of no kind that can be read; valid: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .npz",
     }.items():

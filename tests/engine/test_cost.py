@@ -12,6 +12,7 @@ import pytest
 from jax import lax
 from toys import blobs
 
+from fedprior import registry
 from fedprior.core.batch import SAMPLES_PER_STEP
 from fedprior.engine import cost as costs
 from fedprior.engine import counts
@@ -19,6 +20,7 @@ from fedprior.engine.cost import Cost, count, measure
 from fedprior.engine.counts import kept_counts
 from fedprior.methods import make
 from fedprior.methods.fedavg import FedAvg
+from fedprior.priors.means import MEANS
 
 
 @pytest.mark.parametrize(
@@ -127,6 +129,17 @@ def test_what_was_counted_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("FEDPRIOR_CACHE", "/proc/nowhere")
     kept_counts(method, 5, count)
     assert len(counted) == 7
+
+
+def test_counts_of_a_mean_of_the_users_own_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is all that the settings say of it, and what it stands for may change between two runs."""
+    monkeypatch.setenv("FEDPRIOR_CACHE", str(tmp_path))
+    monkeypatch.setattr(registry, "ADDED", set())
+    monkeypatch.setattr(MEANS, "_entries", dict(MEANS._entries))
+    for kept, mean in ((True, "mh"), (False, "mine")):
+        MEANS.register("mine", MEANS.find("mh"), replace=True)
+        kept_counts(make("mh", mean=mean), 5, lambda: {"gradients": 1})
+        assert kept_counts(make("mh", mean=mean), 5, lambda: {"gradients": 2}) == {"gradients": 1 if kept else 2}
 
 
 def test_counts_are_those_of_this_very_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,23 @@ def test_a_selection_of_the_users_own() -> None:
     assert np.asarray(rounds(engine, 3).cursor)[:N].tolist() == [0, 0, 0, 3, 3]
 
 
+def test_a_client_that_is_selected_twice_in_some_later_round_is_noticed() -> None:
+    """The weights of the mean would not add up to 1, and the model would shrink."""
+    problem, data = blobs()
+    engine = engine_of(
+        problem,
+        make("fedavg", R=1),
+        data,
+        batch_size=8,
+        aggregated=2,
+        selection=lambda key, t, sizes, s: jnp.where(t == 100, 0, jnp.arange(s)),
+    )
+    engine.check()
+    state, _ = engine.step(engine.init(0))
+    with pytest.raises(FedpriorError, match=r"2 distinct clients of 5; it gave \[0, 0\]: draw without replacement"):
+        engine.step(state._replace(round=jnp.int32(100)))
+
+
 def test_participation_decides_who_trains() -> None:
     problem, data = blobs()
     for mode, trained in (("all", N), ("sampled", 2)):

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedprior.engine.selection import SELECTIONS, check_selection, find_selection
+from fedprior import registry
+from fedprior.engine.selection import SELECTIONS, check_selection, find_selection, is_shipped
 from fedprior.errors import FedpriorError
 
 
@@ -46,6 +47,26 @@ def test_a_selection_that_repeats_or_invents_clients_is_refused() -> None:
     for ids in ([0, 0], [4, 5], [0, 1, 2]):
         with pytest.raises(FedpriorError, match="must give 2 distinct clients of 5; it gave"):
             check_selection(functools.partial(_always, jnp.array(ids)), sizes, 2)
+
+
+def test_clients_drawn_with_replacement_are_noticed() -> None:
+    """Two of ten are seldom the same: one try would not tell."""
+
+    def drawn(key: jax.Array, t: jax.Array, sizes: jax.Array, s: int) -> jax.Array:
+        return jax.random.choice(key, sizes.shape[0], (s,))
+
+    check_selection(drawn, jnp.ones(10), 2, tries=1)
+    with pytest.raises(FedpriorError, match=r"2 distinct clients of 10; it gave .*: draw without replacement"):
+        check_selection(drawn, jnp.ones(10), 2)
+
+
+def test_a_registered_selection_is_not_one_of_the_package_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "ADDED", set())
+    monkeypatch.setattr(SELECTIONS, "_entries", dict(SELECTIONS._entries))
+    assert is_shipped("uniform")
+    assert not is_shipped(find_selection("uniform"))
+    SELECTIONS.register("mine", find_selection("uniform"))
+    assert not is_shipped("mine")
 
 
 def _always(ids: jax.Array, key: jax.Array, t: jax.Array, sizes: jax.Array, s: int) -> jax.Array:

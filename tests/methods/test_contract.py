@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import load
 from toys import SIZES, blobs, engine_of, rounds, view
 
 from fedprior.core.random import Purpose, key_for
 from fedprior.core.vectors import row
-from fedprior.data.federation import Federation
+from fedprior.data.federation import Federation, Samples
 from fedprior.engine.engine import Engine
 from fedprior.engine.evaluate import Evaluator
-from fedprior.engine.round import State, server_round
+from fedprior.engine.round import State, client_round, keys_for, message, server_round
 from fedprior.engine.selection import find_selection
 from fedprior.methods import METHODS, keys, make
 from fedprior.models.classifier import Classifier
-from fedprior.records.checkpoint import from_bytes, to_bytes
+from fedprior.records.checkpoint import to_bytes, unpack
 
 pytestmark = pytest.mark.bits
 DEFAULT = [(name, make(name).participation[0]) for name in METHODS]
@@ -95,9 +97,34 @@ def test_so_it_is_for_other_shapes_and_more_rounds(name: str, mode: str) -> None
     check_one_at_a_time(odd_engine(name, mode), 6)
 
 
+def by_itself(e: Engine) -> Callable[[State, int], Any]:
+    """(state, i) -> client i's part of the coming round as another process would run it: state, cursor, upload and info.
+
+    What it receives is made by one program and its work is done by another, as on a deployed client.
+    """
+
+    @e.compiler
+    def told(sent: State, i: jax.Array) -> Any:
+        return message(e.algorithm_at(sent.values), sent.server, sent.seed, sent.round, i)
+
+    @e.compiler
+    def work(arrays: Any, samples: Samples, i: jax.Array, client: Any, cursor: Any, down: Any, sent: State) -> Any:
+        algorithm, keys = e.algorithm_at(sent.values), keys_for(sent.seed, sent.round, i)
+        return client_round(e.rebuild(arrays), algorithm, samples, i, e.batch_size, client, cursor, down, keys)
+
+    def one_client(state: State, i: int) -> Any:
+        outbox = e.algorithm_at(state.values).outbox(state.server)
+        arrays, samples, local = jax.device_get((e.problem_arrays, e.samples, state._replace(server=outbox)))
+        index, sent = jnp.asarray(i, jnp.int32), local._replace(clients=(), cursor=())
+        return work(arrays, samples, index, row(local.clients, i), local.cursor[i], told(sent, index), sent)
+
+    return one_client
+
+
 def check_one_at_a_time(e: Engine, count: int) -> None:
     """The states, cursors and uploads of all clients, and the server's state, against each client's part by itself."""
     state, mode, clients = e.init(1), e.participation, range(e.federation.n_clients)
+    one_client = by_itself(e)
     merge = jax.jit(lambda state, ups, ids, sizes: server_round(e.algorithm, state, ups, ids, sizes, "samples"))
     for t in range(count):
         before = copy(state)
@@ -106,7 +133,7 @@ def check_one_at_a_time(e: Engine, count: int) -> None:
             key_for(run, Purpose.SELECT, t), jnp.int32(t), jnp.asarray(sizes), e.aggregated
         )
         ids = np.sort(np.array(drawn))
-        alone = {i: copy(e.one_client(state, i)) for i in clients}
+        alone = {i: copy(one_client(state, i)) for i in clients}
         state, _ = e.step(state)
         after = copy(state)
         for i in clients:
@@ -124,7 +151,7 @@ def test_devices_and_bytes_change_nothing(name: str, mode: str) -> None:
 
     def through_bytes(e: Engine) -> Any:
         place = e.placement
-        return lambda state: place.from_host(from_bytes(to_bytes(place.to_host(state)), e.host_template()))
+        return lambda state: place.from_host(unpack(load(to_bytes(place.to_host(state))), e.host_template()))
 
     def end(e: Engine, **options: Any) -> bytes:
         return to_bytes(e.placement.to_host(rounds(e, 3, **options)))

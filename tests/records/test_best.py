@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedprior.records import best
-from fedprior.records.runs import MemoryRun, RunFolder
+from fedprior.records.runs import MemoryRun, Run, RunFolder
 from fedprior.records.schema import Row
 
 
@@ -48,19 +48,20 @@ def folder(path: Path, bests: list[int], newest: list[int]) -> RunFolder:
 def test_what_is_kept_is_the_best_up_to_each_newest_state(tmp_path: Path, newest: list[int], kept: list[int]) -> None:
     values = {1: 50.0, 2: 40.0, 3: 60.0, 4: 60.0, 7: 61.0, 8: 20.0, 9: 61.0}
     run = folder(tmp_path, [1, 2, 3, 4, 7], newest)
-    best.drop_others(run, {t: value for t, value in values.items() if t <= max(newest, default=0)})
+    run.drop_best({t: value for t, value in values.items() if t <= max(newest, default=0)})
     left = sorted(int(path.stem[5:]) for path in (tmp_path / "checkpoints").glob("best-*"))
     assert left == kept
     assert len(run.checkpoints) == len(newest)
 
 
 def test_a_state_is_found_again_in_a_folder_and_in_memory(tmp_path: Path) -> None:
-    for run in (RunFolder(tmp_path), MemoryRun()):
+    runs: tuple[Run, ...] = RunFolder(tmp_path), MemoryRun()
+    for run in runs:
         arrays = best.copied({"w": np.arange(3.0)})
-        best.keep(run, arrays, 4)
-        found = best.find(run, 4)
+        run.keep_best(arrays, 4)
+        found = run.best_state(4)
         assert found is not None
         assert found["w"].tolist() == [0, 1, 2]
-        assert best.find(run, 5) is None
+        assert run.best_state(5) is None
     (tmp_path / "checkpoints" / "best-00000004.safetensors").write_bytes(b"cut")
-    assert best.find(RunFolder(tmp_path), 4) is None
+    assert RunFolder(tmp_path).best_state(4) is None

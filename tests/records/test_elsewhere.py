@@ -78,7 +78,7 @@ def put(*keys: str, value: Any) -> Callable[[dict[str, Any]], object]:
         (put("cost", value={"gradients": 1}), "cost is {'gradients': 1}, not numbers"),
         (put("cost", "parameters", value=10**400), "cost is {"),
         (put("format", value=1), "does not describe a run"),
-        (put("format", value=[1]), "is of format [1]"),
+        (put("format", value=[1]), "its format is [1]"),
     ],
 )
 def test_settings_that_no_run_has(run: RunFolder, change: Callable[[dict[str, Any]], object], told: str) -> None:

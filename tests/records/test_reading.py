@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,44 @@ def test_a_run_does_not_go_on_with_a_hole_in_its_records(tmp_path: Path, how: st
         FedpriorError, match=r"metrics.csv.*; restore the file from a copy, or start anew \(--overwrite"
     ):
         check_resumable(tmp_path, CLIENTS, schedule, 3)
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """What an error says; nothing where there is none."""
+    try:
+        call()
+    except FedpriorError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("has", [(), ("validation",)])
+def test_it_may_be_that_no_recorded_client_has_samples(tmp_path: Path, has: tuple[str, ...]) -> None:
+    """Of a large federation, some clients are recorded one by one, perhaps none of them with test or validation samples."""
+    rows = [row._replace(data=data) for row in values()[0] for data in ("own", "validation")]
+    clients = [row._replace(data=data) for row in values()[1] for data in has]
+    for thinned in (True, False):
+        made = record("mh", 0, rows, clients, protocol={"rounds": 3}, client_ids=CLIENTS)
+        made.config.update({"client_rows": 2} if thinned else {})
+        run = written(tmp_path / str(thinned), made)
+        resumed = refusal(partial(check_resumable, run.path, CLIENTS, Schedule(3), 3, thinned))
+        for told in (refusal(run.record), resumed):
+            assert bool(told) == (not thinned), told
+            assert thinned or "clients.csv" in told
+        if thinned:
+            assert list(run.record().clients) == clients
+
+
+def test_rows_of_recorded_clients_that_are_lost_are_noticed(tmp_path: Path) -> None:
+    made = record("mh", 0, *values(), protocol={"rounds": 3}, client_ids=CLIENTS)
+    made.config["client_rows"] = 2
+    path = written(tmp_path, made).path / "clients.csv"
+    text = path.read_text()
+    path.write_text(text[: text.index("\n3,") + 1])
+    with pytest.raises(FedpriorError, match="rows of round 3 are missing"):
+        RunFolder(tmp_path).record()
+    with pytest.raises(FedpriorError, match="rows of round 3 are lost"):
+        check_resumable(tmp_path, CLIENTS, Schedule(3), 3, thinned=True)
 
 
 def test_damage_beyond_the_checkpoint_is_told_and_no_obstacle(tmp_path: Path) -> None:

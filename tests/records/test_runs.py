@@ -11,6 +11,7 @@ from analysis.handmade import CLASS_ACCURACY, config
 from program import contents
 
 from fedprior.errors import FedpriorError
+from fedprior.records import runs
 from fedprior.records.checkpoint import to_bytes
 from fedprior.records.reading import column_names
 from fedprior.records.runs import MemoryRun, RunFolder, find_runs
@@ -211,6 +212,37 @@ def test_beginning_anew_leaves_nothing_of_the_old_run(folder: RunFolder) -> None
     fresh = RunFolder(folder.path.parent / "fresh")
     fresh.begin(with_changes(seed=1))
     assert contents(folder.path) == contents(fresh.path)
+
+
+def test_so_it_does_in_memory() -> None:
+    run = MemoryRun(where="here")
+    run.begin(CONFIG)
+    run.append(*round_of(1))
+    run.keep_best({}, 1)
+    run.set_status(Status.FINISHED, 1)
+    before = run.record()
+    run.begin(with_changes(seed=1))
+    fresh = MemoryRun(where="here")
+    fresh.begin(with_changes(seed=1))
+    assert run == fresh
+    assert run.best_state(1) is None
+    assert len(before.rows) == 2  # a record stays what it was
+
+
+def test_the_settings_are_not_read_again_in_every_round(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the names of very many clients in them, that takes longer than the round."""
+
+    def refuse(path: Path) -> None:
+        raise AssertionError(f"{path} was read")
+
+    folder.update(config(metrics=(ACCURACY, BRIER)))
+    folder.rewind(0, ["accuracy", "brier"])
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "read_json", refuse)
+        folder.append(*round_of(1))
+    assert [set(row.values) for row in folder.rows("metrics.csv")] == [{"accuracy"}] * 2
+    RunFolder(folder.path).append(*round_of(2))  # who goes on with it reads them once
+    assert len(folder.rows("metrics.csv")) == 4
 
 
 def test_a_table_that_cannot_be_read_is_told(folder: RunFolder) -> None:

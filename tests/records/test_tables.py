@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedprior.records.schema import ClientRow, Row, Times
-from fedprior.records.tables import TABLES, AnyRow, columns, decode, encode, header, rows_of
+from fedprior.records.tables import TABLES, AnyRow, columns, encode, header, rows_of, scan
 
 METRICS = ["accuracy", "nll", "class_accuracy[0]"]
 OLD = Path(__file__).parent.parent / "fixtures" / "format1"
@@ -27,6 +28,10 @@ ROWS: dict[str, list[AnyRow]] = {
 }
 
 
+def decode(table: str, text: str) -> list[AnyRow]:
+    return scan(table, text).rows
+
+
 def text_of(table: str) -> str:
     return header(table, METRICS) + encode(table, ROWS[table], METRICS)
 
@@ -41,6 +46,28 @@ def test_the_rows_of_some_rounds(rounds: set[int]) -> None:
     ]
     text = header("clients.csv", METRICS) + encode("clients.csv", rows, METRICS)
     assert rows_of(text, rounds) == [row for row in rows if row.round in rounds]
+
+
+def test_a_name_may_look_like_rows_of_other_rounds() -> None:
+    names: list[int | str] = ["x\n2,personal,own,", "y\n1,global,own,z", 7]
+    rows = [ClientRow(t, "personal", "own", client, 4, {"nll": 0.1 * t}) for t in (1, 2, 3) for client in names]
+    text = header("clients.csv", METRICS) + encode("clients.csv", rows, METRICS)
+    for rounds in ({1}, {2}, {3}, {1, 2}, {2, 3}):
+        assert rows_of(text, rounds, names) == [row for row in rows if row.round in rounds]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1,personal,own,mean,50.0,1.0", "it has 7 entries where the heading names 8"),
+        ("1,personal,own,mean,50.0,1.0,,9", "it has 9 entries where the heading names 8"),
+        ("one,personal,own,mean,50.0,1.0,", "it holds something else where a number belongs"),
+        ("1,personal,own,mean,fifty,1.0,", "it holds something else where a number belongs"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_told_in_plain_words(line: str, reason: str) -> None:
+    text = header("metrics.csv", METRICS) + f"{line},{zlib.crc32(line.encode()):08x}\n"
+    assert scan("metrics.csv", text).damage == [(2, reason)]
 
 
 def test_the_rows_of_some_rounds_without_checksums() -> None:

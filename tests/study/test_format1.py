@@ -17,8 +17,9 @@ from program import Outcome, contents, fedprior
 import fedprior as fp
 from fedprior.engine.cost import Cost
 from fedprior.records import checkpoint, tables
+from fedprior.records.formats import current_name
 from fedprior.records.runs import RunFolder
-from fedprior.records.schema import ClientRow, Row, Status, current_name
+from fedprior.records.schema import ClientRow, Row, Status
 from fedprior.study.environment import environment
 from fedprior.study.results import Results
 
@@ -102,7 +103,7 @@ def test_a_resumed_run_ends_where_the_old_code_took_it(method: str, tmp_path: Pa
 
     ends = OLD / "ends" / method
     for table in ("metrics.csv", "clients.csv"):
-        rows, old_rows = folder.rows(table), tables.decode(table, (ends / table).read_text())
+        rows, old_rows = folder.rows(table), tables.scan(table, (ends / table).read_text()).rows
         assert [row[:-1] for row in rows] == [row[:-1] for row in old_rows]  # the same cells in the same order
         for row, old in zip(rows, old_rows, strict=True):
             assert isinstance(old, Row | ClientRow)

@@ -14,7 +14,8 @@ from typing import Any
 
 from fedprior.errors import FedpriorError
 from fedprior.records.runs import find_runs
-from fedprior.records.schema import RunRecord, Status, differences
+from fedprior.records.sameness import differences
+from fedprior.records.schema import RunRecord, Status
 
 Seeds = Mapping[int, RunRecord]
 Warn = Callable[[str], None]

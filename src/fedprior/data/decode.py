@@ -86,19 +86,38 @@ def token_ids(texts: Sequence[str], ids: Mapping[str, int]) -> npt.NDArray[np.in
 
 
 def read_glove(file: Path) -> dict[str, npt.NDArray[np.float32]]:
-    """The vector of each word in a text file, compressed or not, of lines such as ``the 0.418 0.24968``."""
+    """The vector of each word in a text file, compressed or not, of lines such as ``the 0.418 0.24968``.
+
+    All lines have as many numbers as the first one, since words may hold spaces: glove.840B has ``. . .`` among its own.
+    """
     opener = gzip.open if file.suffix == ".gz" else open
     vectors: dict[str, npt.NDArray[np.float32]] = {}
+    width, n = -1, 1
     try:
         with opener(file, "rt", encoding="utf-8") as lines:
-            for line in lines:
-                word, *numbers = line.rstrip().split(" ")
-                vectors[word] = np.array(numbers, np.float32)
+            for n, line in enumerate(lines, start=1):
+                word, *numbers = line.rstrip().rsplit(" ", width)
+                vectors[word] = vector = np.array(numbers, np.float32)
+                width = len(numbers) if width < 0 else width
+                if len(numbers) != width or not np.isfinite(vector).all() or _ends_in_a_number(word):
+                    raise _no_vectors(file, n)
     except (OSError, EOFError, zlib.error, ValueError) as error:
+        if isinstance(error, FedpriorError):
+            raise
         raise FedpriorError(
-            f"cannot read line {len(vectors) + 1} of {file} ({first_line(error)}); fetch it again"
+            f"cannot read line {n} or the next of {file} ({first_line(error)}); fetch it again"
         ) from error
-    widths = {len(vector) for vector in vectors.values()}
-    if len(widths) != 1 or not all(np.isfinite(vector).all() for vector in vectors.values()):
-        raise FedpriorError(f"{file} is not a list of words with equally many finite numbers each; fetch it again")
+    if not vectors:
+        raise _no_vectors(file, 1)
     return vectors
+
+
+def _ends_in_a_number(word: str) -> bool:
+    """Whether a word of several parts took a number with it, as it does where a line has one too many."""
+    return " " in word and re.fullmatch(r"[-+]?[\d.]*\d[\d.]*(e[-+]?\d+)?", word.rsplit(" ", 1)[1]) is not None
+
+
+def _no_vectors(file: Path, line: int) -> FedpriorError:
+    return FedpriorError(
+        f"{file} is not a list of words with equally many finite numbers each: see line {line}; fetch it again"
+    )

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedprior.errors import FedpriorError, first_line
+from fedprior.errors import FedpriorError, first_line, printable
 
-FAR = 1000  # a label above this and ten times the number of labels is taken for an error
+FAR = 1000  # a label above both this and ten times the number of labels is taken for an error
+LONGEST = 100_000  # characters of a client's name; Python reads no table with much longer entries
 
 
 def as_numbers(values: npt.ArrayLike, what: str, kind: type[np.float32] | type[np.int32]) -> npt.NDArray[Any]:
@@ -47,12 +48,59 @@ def client_ids(who: npt.NDArray[Any]) -> list[int | str]:
             raise FedpriorError(
                 f"client_id of sample {k} is {given!r}; say who holds the sample, by a whole number or a text"
             )
+        if isinstance(given, str) and (flaw := _flaw(given)):
+            raise FedpriorError(f"client_id of sample {k} {flaw}; rename the client")
         ids.append(given)
     written: dict[str, int | str] = {}
     for one in dict.fromkeys(ids):
         if (other := written.setdefault(str(one), one)) is not one:
             raise FedpriorError(f"clients {other!r} and {one!r} look the same in records; rename one of them")
     return ids
+
+
+def _flaw(name: str) -> str | None:
+    """What keeps a name from being written down."""
+    if len(name) > LONGEST:
+        return f"has {len(name):,} characters; valid: at most {LONGEST:,}"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return f"is {name!r}, which holds half a character and cannot be written to a file"
+    return None
+
+
+def as_flags(values: npt.ArrayLike, what: str) -> npt.NDArray[np.bool_]:
+    """True or False, or 1 or 0, for each sample; a text such as "train", which Python takes for True, is refused.
+
+    >>> as_flags([0, 1], "is_test")
+    array([False,  True])
+    """
+    given = as_array(values, what)
+    if given.dtype.kind == "O":
+        given = as_array(given.tolist(), what)
+    is_flag = np.isin(given, (0, 1)) if given.dtype.kind in "biuf" else np.zeros(given.shape, bool)
+    if not is_flag.all():
+        k = int(np.flatnonzero(~is_flag.reshape(len(is_flag), -1).all(1))[0])
+        raise FedpriorError(f"{what} of sample {k} is {given[k].tolist()!r}; valid: True and False, or 1 and 0")
+    return given.astype(bool)
+
+
+def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
+    """An array of one entry for each sample; lists of several lengths are refused."""
+    try:
+        given = np.asarray(values)
+    except ValueError as error:
+        raise FedpriorError(f"{what} must have one entry for each sample ({first_line(error)})") from error
+    if not given.ndim:
+        raise FedpriorError(f"{what} is {values!r}; give one entry for each sample")
+    return given
+
+
+def require_finite(x: npt.NDArray[Any], of: str = "") -> None:
+    """Refuse samples [n, ...] of which one holds NaN or an infinite number; ``of``: what they are samples of."""
+    if not (finite := np.isfinite(x)).all():
+        bad = int(np.flatnonzero(~finite.reshape(len(x), -1).all(1))[0])
+        raise FedpriorError(f"sample {bad}{of} has a value that is not finite; remove or repair it")
 
 
 def named_labels(
@@ -72,6 +120,10 @@ def named_labels(
         if n_classes is not None:
             raise FedpriorError(f"labels such as {str(given[0])!r} are texts, which need no n_classes; leave it out")
         names, numbers = np.unique(given.astype(str), return_inverse=True)
+        for name in names.tolist():
+            if printable(name) != name:
+                where = place(given.tolist().index(name))
+                raise FedpriorError(f"label {name!r} of {where} holds what cannot be printed; rename it")
         return numbers.astype(np.int32), tuple(names.tolist())
     labels = as_numbers(y, "y", np.int32)
     if n_classes is not None or labels.ndim != 1 or not len(labels):

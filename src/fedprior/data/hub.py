@@ -2,9 +2,9 @@
 
 They are read with Hugging Face `datasets`, from the folder `$FEDPRIOR_DATA/<name>` (parquet files in the hub's layout)
 or, without that variable, from the hub itself. Pictures and texts are decoded once and kept as plain `.npy` arrays in
-`$FEDPRIOR_CACHE` (default `~/.cache/fedprior`), one folder for each content, so later loads import nothing heavy. Files
-are known by their whole content; what came from the hub is kept until its cache folder is deleted. GloVe vectors are
-sought in the folder `glove` beside the data or, for data from the hub, in the cache.
+`$FEDPRIOR_CACHE` (default `~/.cache/fedprior`), one folder for each content and way to read it, so later loads import
+nothing heavy. Files are known by their whole content; what came from the hub is kept until its cache folder is deleted.
+GloVe vectors are sought in the folder `glove` beside the data or, for data from the hub, in the cache.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprior.data.decode import numbered, pixels, tokens
+from fedprior.data.given import as_numbers
 from fedprior.errors import FedpriorError, first_line
 from fedprior.files import array_digest, cache_dir, digest, file_digest
 
@@ -33,8 +34,8 @@ Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 Digests = dict[str, str]
 
-LAYOUT = 1  # part of every cache key: raise it when decoding changes
-WORDS = "words"  # what the tokens of texts stand for; entries were kept without it at first
+LAYOUT = 2  # part of every cache key: raise it when decoding changes
+WORDS = "words"  # what the tokens of texts stand for
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,27 @@ class Spec:
         """Whether the samples are texts, which become tokens and need word vectors."""
         return self.normalize is None
 
+    @property
+    def way(self) -> str:
+        """All that decides which arrays are decoded from the same files."""
+        columns = self.content, self.label, self.group
+        return repr((self.is_text, columns, self.splits, self.shape, sorted(self.relabel.items())))
+
 
 def read(name: str, spec: Spec, root: Path | None) -> tuple[Arrays, Digests]:
-    """The decoded arrays and their digests, from the cache where it has them for exactly these files."""
+    """The decoded arrays and their digests, from the cache where it has them for exactly these files, read in this way."""
     given = root if root is not None else os.environ.get("FEDPRIOR_DATA")
     folder = None if not given else _folder(Path(given), name, spec)
     files = [] if folder is None else _parquet(folder)
     cache = cache_dir()
     glove = _glove(cache if folder is None else folder.parent, name) if spec.is_text else None
-    origin = [spec.hub] if folder is None else [f"{file.name}:{file_digest(file)}" for file in files]
+    if folder is None:
+        origin = [spec.hub, str(spec.revision)]
+    else:  # their folders, too, say which are for testing
+        origin = [f"{file.relative_to(folder).as_posix()}:{file_digest(file)}" for file in files]
     origin += [] if glove is None else [file_digest(glove)]
-    entry = cache / f"{name}-{digest(str(LAYOUT), *origin)[:20]}"
-    kept = _read_entry(entry)
-    if kept is not None and (glove is None or WORDS in kept[0]):
+    entry = cache / f"{name}-{digest(str(LAYOUT), spec.way, *origin)[:20]}"
+    if (kept := _read_entry(entry)) is not None:
         return kept
     with _tables(spec, folder, files) as tables:
         parts = {split: tables[split] for split in spec.splits if split in tables}
@@ -182,7 +191,8 @@ def _decode(parts: Mapping[str, Any], spec: Spec, glove: Path | None, where: str
         for column in filter(None, (spec.content, spec.label, spec.group)):
             if column not in table.column_names:
                 raise FedpriorError(f"no column '{column}' in {where}; found: {', '.join(table.column_names)}")
-    arrays: Arrays = {"y": _column(tables, spec.label, where).astype(np.int32)}
+    labels = _column(tables, spec.label, where)
+    arrays: Arrays = {"y": as_numbers(labels, f"column '{spec.label}' of {where}", np.int32)}
     for written, label in spec.relabel.items():
         arrays["y"] = np.where(arrays["y"] == written, label, arrays["y"])
     if glove is not None:
@@ -219,7 +229,7 @@ def _read_entry(entry: Path) -> tuple[Arrays, Digests] | None:
 
 
 def _write_entry(entry: Path, arrays: Arrays, digests: Digests) -> None:
-    """Write beside, then move: a reader sees all of an entry or nothing, whoever else is writing."""
+    """Write an entry beside its place, then move it there: a reader takes an entry only if it is whole."""
     beside = entry.with_name(f".{entry.name}-{uuid.uuid4().hex}")
     try:
         beside.mkdir(parents=True)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprior.data.decode import token_ids
-from fedprior.data.given import as_numbers
+from fedprior.data.given import as_numbers, require_finite
 from fedprior.errors import FedpriorError
 
 Stage = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
@@ -42,9 +42,7 @@ class Preparation:
         if self.vectors is not None or self.words is not None:
             return self._looked_up(given)
         x = self._shaped(as_numbers(given, "x", np.float32))  # a copy, whatever is given
-        if not np.isfinite(x).all():
-            bad = int(np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))[0])
-            raise FedpriorError(f"sample {bad} has a value that is not finite; remove or repair it")
+        require_finite(x)
         for shift, scale in self.stages:
             x -= shift
             x /= scale
@@ -71,7 +69,7 @@ class Preparation:
 
     def _looked_up(self, given: Any) -> npt.NDArray[np.int32]:
         array = np.asarray(given)
-        if array.dtype.kind not in "iu":
+        if array.dtype.kind not in "biuf":
             texts = array.tolist()
             if self.words is None:
                 raise FedpriorError("the model reads the numbers of words, and does not know the words; give numbers")

@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from fedprior.data import hub
 from fedprior.data.decode import numbered
-from fedprior.data.given import as_numbers, client_ids, named_labels
+from fedprior.data.given import as_array, as_flags, as_numbers, client_ids, named_labels, require_finite
 from fedprior.data.hub import Array, Arrays, Digests, Spec
 from fedprior.data.preparation import Preparation, Stage
 from fedprior.errors import FedpriorError
@@ -245,18 +245,19 @@ def from_arrays(
     samples = as_numbers(x, "x", np.float32 if table is None else np.int32)
     if not len(samples):
         raise FedpriorError("x is empty; a source needs at least one sample")
+    if n_classes is not None and (not _is_whole(n_classes) or n_classes < 1):
+        raise FedpriorError(f"n_classes={n_classes!r}; valid: a whole number from 1, or leave it out")
     labels, called = named_labels(y, n_classes)
     classes = n_classes or (int(labels.max(initial=0)) + 1 if called is None else len(called))
     _check_labels(labels, classes, len(samples))
     for what, array in ((name, samples), ("the word vectors", table)):
-        if array is not None and not (finite := np.isfinite(array.reshape(len(array), -1)).all(1)).all():
-            bad = int(np.flatnonzero(~finite)[0])
-            raise FedpriorError(f"sample {bad} of {what} has a value that is not finite; remove or repair it")
+        if array is not None:
+            require_finite(array, f" of {what}")
     if table is not None and (table.ndim != 2 or samples.min() < 0 or samples.max() >= len(table)):
         span = f"ids {samples.min()} to {samples.max()}"
         raise FedpriorError(f"{span} with word vectors of shape {table.shape}; valid: 0 to the number of rows - 1")
-    who = None if client_id is None else np.asarray(client_id)
-    own_test = None if is_test is None else np.asarray(is_test, bool)
+    who = None if client_id is None else as_array(client_id, "client_id")
+    own_test = None if is_test is None else as_flags(is_test, "is_test")
     for what, other in (("client_id", who), ("is_test", own_test)):
         if other is not None and other.shape != (len(samples),):
             raise FedpriorError(f"{what} has shape {other.shape} for {len(samples)} samples; give one entry for each")
@@ -276,6 +277,10 @@ def from_arrays(
         class_names=called,
         preparation=Preparation(shape=samples.shape[1:], vectors=None if table is None else len(table)),
     )
+
+
+def _is_whole(given: object) -> bool:
+    return isinstance(given, int | np.integer) and not isinstance(given, bool)
 
 
 def _check_labels(y: Array, n_classes: int, samples: int) -> None:

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def _read_npz(path: Path, wanted: Columns) -> Table:
             names = list(file.files)
             features, kept = wanted.choose(names, path.name)
             arrays = {name: file[name] for name in (*features, *kept)}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # also what is encrypted
         if isinstance(error, FedpriorError):
             raise
         raise FedpriorError(

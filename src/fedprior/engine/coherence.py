@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax import Array, lax
 
 from fedprior.core.batch import Data
@@ -58,13 +59,14 @@ def coherence(gram: np.ndarray) -> float:
     return float(max(0.0, -np.expm1(np.mean(logarithms))))
 
 
-def log_determinant(gce: float, n: int) -> float:
-    """log det C of N vectors from what is recorded; 1 minus its exponential is the estimate without normalisation.
+def log_determinant(gce: npt.ArrayLike, n: int) -> npt.NDArray[np.float64]:
+    """log det C of N vectors from what is recorded, be it one value or a curve; 1 minus its exponential is the estimate
+    without normalisation.
 
-    >>> round(log_determinant(0.2, 2), 4)  # two vectors with cosine 0.6: log(1 - 0.6^2)
-    -0.4463
+    >>> log_determinant([0.0, 0.2], 2).round(4)  # two vectors with cosine 0.6: log(1 - 0.6^2)
+    array([ 0.    , -0.4463])
     """
-    return n * float(np.log1p(-gce))
+    return np.asarray(n * np.log1p(-np.asarray(gce)))
 
 
 class Watched(NamedTuple):

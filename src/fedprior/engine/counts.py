@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
+from fedprior import registry
 from fedprior.core.method import Method
 from fedprior.errors import FedpriorError
 from fedprior.files import cache_dir, digest, file_digest, read_json, write_json
@@ -22,11 +23,10 @@ def _package() -> str:
 
 
 def _place(method: Method, n_clients: int) -> Path | None:
-    """The file of a method's counts; None for a class that is not the package's, whose source may change at any time."""
+    """The file of a method's counts; None where a part is not the package's: its source may change at any time."""
     settings = vars(method)
-    if not type(method).__module__.startswith("fedprior.") or not all(
-        isinstance(value, str | int | float | None) for value in settings.values()
-    ):
+    is_plain = all(isinstance(value, str | int | float | None) for value in settings.values())
+    if not type(method).__module__.startswith("fedprior.") or not is_plain or registry.ADDED & {*settings.values()}:
         return None
     key = digest(_package(), type(method).__qualname__, repr(sorted(settings.items())), str(n_clients))
     return cache_dir() / "counts" / f"{key[:32]}.json"

@@ -22,7 +22,7 @@ from jax.sharding import PartitionSpec as P
 from fedprior.core.compiling import Compiler
 from fedprior.core.method import Algorithm, Info
 from fedprior.core.problem import Problem
-from fedprior.core.vectors import Tree, Vector, row
+from fedprior.core.vectors import Tree, Vector
 from fedprior.data.federation import Federation, Samples
 from fedprior.engine import checks
 from fedprior.engine.placement import CLIENTS, Placement
@@ -36,7 +36,7 @@ from fedprior.engine.round import (
     server_round,
     server_start,
 )
-from fedprior.engine.selection import Selection, find_selection
+from fedprior.engine.selection import Selection, check_distinct, find_selection, is_shipped
 from fedprior.engine.walk import walk
 
 Held = tuple[Tree, Array]  # the clients' states and cursors
@@ -145,6 +145,8 @@ class Engine:
         placement = self.placement
         home, sent = self.server_part(state), self.sent(state)
         ids = self.choose(home.seed, home.round, self.sizes)
+        if not is_shipped(self.selection):
+            check_distinct(ids, self.federation.n_clients, self.aggregated)
         everywhere = placement.spread(ids)
         held = (state.clients, state.cursor)
         if self.at_home:
@@ -157,17 +159,6 @@ class Engine:
         del sent  # its copies may be as large as all clients' states, and are not needed any more
         merged, info = self._merge(home, placement.gather(ups), placement.gather(info), ids, self.sizes)
         return merged._replace(clients=clients, cursor=cursor), info
-
-    def one_client(self, state: State, i: int) -> tuple[Tree, Array, Tree, Info]:
-        """Client i's part of the coming round as another process would run it: its new state, cursor, upload and info.
-
-        What it receives is made by one program and its work is done by another, as on a deployed client.
-        """
-        outbox = self.algorithm_at(state.values).outbox(state.server)
-        local = jax.device_get((self.problem_arrays, self.samples, state._replace(server=outbox)))
-        index, sent = jnp.asarray(i, jnp.int32), local[2]._replace(clients=(), cursor=())
-        down = self._message(sent, index)
-        return self._one(local[0], local[1], index, row(local[2].clients, i), local[2].cursor[i], down, sent)
 
     # -- the compiled parts --------------------------------------------------------------------------------------------
 
@@ -206,19 +197,6 @@ class Engine:
         return self.compiler(
             self.placement.shard_map(self.placement.store, (P(CLIENTS), P(), P()), P(CLIENTS)), donate_argnums=0
         )
-
-    @cached_property
-    def _message(self) -> Callable[..., Tree]:
-        return self.compiler(lambda sent, i: self._sent_to(sent, i))
-
-    @cached_property
-    def _one(self) -> Callable[..., Any]:
-        def one(arrays: Any, samples: Samples, i: Array, client: Tree, cursor: Array, down: Tree, sent: State) -> Any:
-            algorithm, keys = self.algorithm_at(sent.values), keys_for(sent.seed, sent.round, i)
-            problem = self.rebuild(arrays)
-            return client_round(problem, algorithm, samples, i, self.batch_size, client, cursor, down, keys)
-
-        return self.compiler(one)
 
     def _sent_to(self, sent: State, i: Array) -> Tree:
         return message(self.algorithm_at(sent.values), sent.server, sent.seed, sent.round, i)

@@ -1,6 +1,10 @@
-"""The evaluation grid: {global, personal} x {own, pooled} x {weighted, mean, worst decile}. Reads states, never writes.
+"""The evaluation grid: {global, personal, fine-tuned} x {own, pooled, validation} x {weighted, mean, worst decile}.
 
-- own: each client's model on that client's own samples; pooled: on the union of all clients' samples.
+It reads states and never writes them.
+
+- fine-tuned: the personal models after further steps, where these are scored besides.
+- own: each client's model on that client's own test samples; pooled: on the union of all clients' test samples;
+  validation: on that client's own validation samples, where there are any.
 - weighted: by the client's number of samples; mean: every client counts the same; worst decile: the mean over the tenth
   of the clients that fare worst (at least one client). For a metric that is no mean over samples, such as F1, weighted is
   its value on all clients' predictions together.

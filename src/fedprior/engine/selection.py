@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from fedprior import registry
 from fedprior.errors import FedpriorError
 from fedprior.registry import Registry
 
@@ -44,9 +45,21 @@ def find_selection(selection: str | Selection) -> Selection:
     return selection if callable(selection) else SELECTIONS.find(selection)
 
 
-def check_selection(select: Selection, sizes: Array, s: int) -> None:
-    """Refuse a strategy that does not give S distinct clients, by trying it once."""
-    n = len(sizes)
-    tried = np.asarray(select(jax.random.key(0), jnp.int32(0), jnp.asarray(sizes), s))
-    if tried.shape != (s,) or len(set(tried.tolist()) & set(range(n))) != s:
-        raise FedpriorError(f"the selection must give {s} distinct clients of {n}; it gave {tried.tolist()}")
+def is_shipped(selection: str | Selection) -> bool:
+    """Whether a strategy is one of the package's, which give distinct clients."""
+    return not callable(selection) and selection not in registry.ADDED
+
+
+def check_selection(select: Selection, sizes: Array, s: int, tries: int = 64) -> None:
+    """Refuse a strategy that does not always give S distinct clients, by trying it with several keys and rounds."""
+    for t in range(tries):
+        check_distinct(select(jax.random.key(t), jnp.int32(t), jnp.asarray(sizes), s), len(sizes), s)
+
+
+def check_distinct(ids: Array, n: int, s: int) -> None:
+    """Refuse anything but S distinct clients of n: with one of them twice, the weights of a mean would not add up to 1."""
+    given = np.asarray(ids)
+    if given.shape != (s,) or len(set(given.tolist()) & set(range(n))) != s:
+        raise FedpriorError(
+            f"the selection must give {s} distinct clients of {n}; it gave {given.tolist()}: draw without replacement"
+        )

@@ -1,4 +1,4 @@
-"""The state of the round that is best on the validation samples, kept besides the newest states.
+"""The state of the round that is best on the validation samples, kept beside the newest states.
 
 It is chosen by the accuracy of the personal models, weighted by samples; of equal rounds the first counts. A run that goes
 back to one of its newest states must have the best of the rounds until then, so that what is kept is the best up to each of
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedprior.files import writing
-from fedprior.records.runs import MemoryRun, Run, RunFolder
 from fedprior.records.schema import Row
 
 if TYPE_CHECKING:
@@ -40,35 +39,27 @@ def first_best(values: Mapping[int, float], higher_is_better: bool = True) -> in
     return max(values, key=lambda t: (sign * values[t], -t), default=None)
 
 
-def keep(run: Run, arrays: Arrays, t: int) -> None:
-    """Keep the state of round t."""
+def write(folder: Path, arrays: Arrays, t: int) -> None:
+    """Keep the state of round t in a run's folder."""
     from fedprior.records import checkpoint
 
-    if isinstance(run, RunFolder):
-        checkpoint.write_state(_file(run.path, t), arrays)
-    elif isinstance(run, MemoryRun):
-        run.best = {t: arrays}
+    checkpoint.write_state(_file(folder, t), arrays)
 
 
-def drop_others(run: Run, values: Mapping[int, float]) -> None:
-    """Drop every state that is not the best up to one of the newest states, given the values of all rounds so far."""
-    if not isinstance(run, RunFolder):
-        return
-    ends = [_round(path) for path in run.checkpoints]
-    needed = {first_best({t: value for t, value in values.items() if t <= end}) for end in ends}
-    for path in sorted((run.path / "checkpoints").glob("best-*.safetensors")):
-        if _round(path) not in needed:
-            with writing(path):
-                path.unlink()
-
-
-def find(run: Run, t: int) -> Arrays | None:
+def read(folder: Path, t: int) -> Arrays | None:
     """The state of round t if it was kept, and is whole."""
     from fedprior.records import checkpoint
 
-    if isinstance(run, RunFolder):
-        return checkpoint.read(_file(run.path, t))
-    return run.best.get(t) if isinstance(run, MemoryRun) else None
+    return checkpoint.read(_file(folder, t))
+
+
+def drop_others(folder: Path, newest: Iterable[Path], values: Mapping[int, float]) -> None:
+    """Drop every state that is not the best up to one of the ``newest`` states, given the values of all rounds so far."""
+    needed = {first_best({t: value for t, value in values.items() if t <= _round(end)}) for end in newest}
+    for path in sorted((folder / "checkpoints").glob("best-*.safetensors")):
+        if _round(path) not in needed:
+            with writing(path):
+                path.unlink()
 
 
 def _file(folder: Path, t: int) -> Path:

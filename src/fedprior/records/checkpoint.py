@@ -13,7 +13,7 @@ import safetensors.numpy
 
 from fedprior.errors import FedpriorError
 from fedprior.files import arrays_digest, cannot_write, replace_file
-from fedprior.records.schema import current_name
+from fedprior.records.formats import current_name
 
 T = TypeVar("T")
 
@@ -72,11 +72,6 @@ def unpack(
 def to_bytes(tree: Any) -> bytes:
     """A tree as the bytes of a safetensors file."""
     return safetensors.numpy.save(pack(tree))
-
-
-def from_bytes(data: bytes, like: T) -> T:
-    """The tree behind ``to_bytes``."""
-    return unpack(safetensors.numpy.load(data), like)
 
 
 def write(path: Path, tree: Any) -> None:

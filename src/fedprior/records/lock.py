@@ -1,4 +1,4 @@
-"""Only one process at a time works in a run's folder; who, is written in the lock.
+"""Only one process at a time works in a run's folder; the lock says which.
 
 The system gives a lock up when its process ends, however that happens, so that one left behind by a dead process is simply
 taken over. Where the system has no such locks (Windows), nothing is locked.

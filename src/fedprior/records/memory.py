@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fedprior.records.schema import ClientRow, LabelCounts, Row, RunRecord, Session, Status, Times, plain
+from fedprior.files import plain
+from fedprior.records.best import Arrays
+from fedprior.records.schema import ClientRow, LabelCounts, Row, RunRecord, Session, Status, Times
 
 
 class Run(Protocol):
@@ -24,6 +26,15 @@ class Run(Protocol):
 
     def save(self, state: Any, at: int) -> None:
         """Keep a state from which the run can go on."""
+
+    def keep_best(self, arrays: Arrays, t: int) -> None:
+        """Keep the state of round t, which is the best so far."""
+
+    def best_state(self, t: int) -> Arrays | None:
+        """The state of round t if it was kept as the best, and is whole."""
+
+    def drop_best(self, values: Mapping[int, float]) -> None:
+        """Drop the states that are not the best up to any round from which the run may go on, given all values so far."""
 
     def set_status(self, status: Status, at: int) -> None:
         """Say how the run stands."""
@@ -48,11 +59,11 @@ class MemoryRun:
     times: list[Times] = field(default_factory=list)
     provenance: tuple[Session, ...] | None = None
     label_counts: LabelCounts | None = None
-    best: dict[int, Any] = field(default_factory=dict)  # the state that is best on validation, by its round
+    best: dict[int, Arrays] = field(default_factory=dict)  # the state that is best on validation, by its round
 
     def begin(self, config: dict[str, Any]) -> None:
-        """Start anew."""
-        self.config = plain(config)
+        """Start anew, with nothing of what was here."""
+        vars(self).update(vars(MemoryRun(self.where, plain(config))))
 
     def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times) -> None:
         """Add what one round gave."""
@@ -62,6 +73,17 @@ class MemoryRun:
 
     def save(self, state: Any, at: int) -> None:
         """Keep nothing: who runs in memory has the state."""
+
+    def keep_best(self, arrays: Arrays, t: int) -> None:
+        """Keep the state of round t in place of any other."""
+        self.best = {t: arrays}
+
+    def best_state(self, t: int) -> Arrays | None:
+        """The state of round t if it was kept."""
+        return self.best.get(t)
+
+    def drop_best(self, values: Mapping[int, float]) -> None:
+        """Drop nothing: only one state is kept."""
 
     def set_status(self, status: Status, at: int) -> None:
         """Say how the run stands."""

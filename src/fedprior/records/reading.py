@@ -1,8 +1,8 @@
 """Reading a run's tables: they are what the run wrote, or an error says in which line they are not, and the way back.
 
-A line is told from a damaged one by its checksum; that none is missing, by the rounds that the run has done and by the rows
-that other rounds have; and that two tables are of one run, by averages that are taken again. Tables of the first format have
-no checksums, and all of their averages are taken again.
+A damaged line does not fit its checksum. A missing line leaves its round with fewer rows than other rounds have. A table of
+another run holds other averages than those of the clients' values, which are taken again. Tables of the first format have no
+checksums, so that all of their averages are taken again.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def check_resumable(
     for name in tables.TABLES:
         path = folder / name
         found = scans[name] = tables.scan(name, text_of(path) if os.path.lexists(path) else "", clients)
-        if name != "times.csv" and (t := schedule.gap(Counter(map(_kind, found.rows)), at)) is not None:
+        rows = Counter(map(_kind, found.rows))
+        if name != "times.csv" and (t := _of_table(schedule, name, thinned).gap(rows, at)) is not None:
             line, reason = found.damage[0] if found.damage else (None, "lines are missing")
             raise damaged(path, f"{reason}, and rows of round {t} are lost", line, way_back)
         _check_once(path, found, way_back)
@@ -165,16 +166,23 @@ def _check_once(path: Path, found: tables.Scan, way_back: str = WAY_BACK) -> Non
 
 
 def _check_kinds(path: Path, found: tables.Scan, standing: Standing) -> None:
-    t = Schedule.of(standing.config).gap(Counter(map(_kind, found.rows)), standing.last)
+    schedule = _of_table(Schedule.of(standing.config), path.name, KEY in standing.config)
+    t = schedule.gap(Counter(map(_kind, found.rows)), standing.last)
     if t is not None:
         raise damaged(path, f"rows of round {t} are missing")
+
+
+def _of_table(schedule: Schedule, table: str, thinned: bool) -> Schedule:
+    """The schedule of one table; where clients are ``thinned``, it may be that none of those recorded has any samples."""
+    return schedule._replace(scored=False) if thinned and table == "clients.csv" else schedule
 
 
 def _check_averages(
     path: Path, found: tables.Scan, clients: Sequence[ClientRow], last: int, thinned: bool, way_back: str = WAY_BACK
 ) -> None:
     """Refuse averages that are not those of the clients' values: at the last round, to tell tables of two runs, or at all
-    rounds where no checksums vouch for them. Where clients are ``thinned``, what can be told is whether there are any.
+    rounds where no checksums vouch for them. Where clients are ``thinned``, averages are of others, too, and
+    tell nothing.
     """
     judged = {row.round for row in found.rows if row.round <= last}
     judged = {max(judged)} if judged and found.checked else judged
@@ -189,7 +197,7 @@ def _check_averages(
         # The global model on pooled data: one model on the union of all samples, which is what `weighted` is.
         derived = (row.model, row.data) == ("global", "pooled")
         kind, average = ((row.round, "global", "own"), "weighted") if derived else (row[:3], row.average)
-        if kind not in own:
+        if kind not in own and not thinned:  # else it may be that none of those recorded has such samples
             raise damaged(path, f"clients.csv has nothing of round {kind[0]}, {kind[1]} on {kind[2]}", line, way_back)
         lost.discard(kind)
         for info in () if thinned else (ACCURACY, NLL):

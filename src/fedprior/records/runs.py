@@ -1,4 +1,4 @@
-"""Where a run is kept: in a folder, or in memory with the same interface.
+"""A run's folder; `memory` has the same interface.
 
     runs/<task>/<variant>/<seed>/
         config.json      the format, the resolved settings, the metrics, versions and the data's fingerprint
@@ -21,31 +21,22 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedprior.errors import FedpriorError
-from fedprior.files import no_links, read_bytes, read_json, replace_file, write_json, write_text, writing
-from fedprior.records import provenance, tables
+from fedprior.files import no_links, plain, read_bytes, read_json, replace_file, write_json, write_text, writing
+from fedprior.records import best, provenance, tables
+from fedprior.records.formats import upgrade
 from fedprior.records.lock import NAME
 from fedprior.records.memory import MemoryRun as MemoryRun
 from fedprior.records.memory import Run as Run
 from fedprior.records.reading import MOST_TABLE, LazyRows, Standing, column_names, damaged, read, read_metrics, text_of
 from fedprior.records.sameness import check_same
-from fedprior.records.schema import (
-    ClientRow,
-    LabelCounts,
-    Row,
-    RunRecord,
-    Session,
-    Status,
-    Times,
-    plain,
-    upgrade,
-)
+from fedprior.records.schema import ClientRow, LabelCounts, Row, RunRecord, Session, Status, Times
 from fedprior.records.shape import MOST, check_shape
 
 T = TypeVar("T")
@@ -59,6 +50,7 @@ class RunFolder:
     """One run's files."""
 
     path: Path
+    _columns: list[str] = field(default_factory=list, init=False, repr=False, compare=False)  # of metrics, once begun
 
     @property
     def where(self) -> str:
@@ -128,6 +120,7 @@ class RunFolder:
         for name in tables.TABLES:
             write_text(self.path / name, tables.header(name, column_names(config)))
         write_json(self.path / "config.json", config)
+        self._columns[:] = column_names(config)
 
     def check_plain(self) -> None:
         """Refuse a folder in which a link, or anything that is no file, stands in place of a run's file."""
@@ -148,6 +141,7 @@ class RunFolder:
         if (new := plain(config)) != (old := read_json(self.path / "config.json")):
             now = {key: new[key] for key in ("format", "run", "start", "data_file", "deployed") if key in new}
             write_json(self.path / "config.json", {**old, **now, **_measured(new)})
+        self._columns[:] = column_names(new)
 
     def set_status(self, status: Status, at: int) -> None:
         """Say how the run stands."""
@@ -155,7 +149,7 @@ class RunFolder:
 
     def append(self, rows: Sequence[Row], clients: Sequence[ClientRow], times: Times | None) -> None:
         """Add what one round gave to the tables."""
-        metrics = column_names(self.config)
+        metrics = self._columns or column_names(self.config)  # reading all settings in each round would take long
         groups: tuple[tuple[str, Iterable[tables.AnyRow]], ...] = (
             ("metrics.csv", rows),
             ("clients.csv", clients),
@@ -181,6 +175,18 @@ class RunFolder:
         for old in self.checkpoints[:-KEPT]:
             with writing(old):
                 old.unlink()
+
+    def keep_best(self, arrays: best.Arrays, t: int) -> None:
+        """Keep the state of round t beside the newest ones."""
+        best.write(self.path, arrays, t)
+
+    def best_state(self, t: int) -> best.Arrays | None:
+        """The state of round t if it was kept as the best, and is whole."""
+        return best.read(self.path, t)
+
+    def drop_best(self, values: Mapping[int, float]) -> None:
+        """Drop the states that are not the best up to one of the newest ones, given the values of all rounds so far."""
+        best.drop_others(self.path, self.checkpoints, values)
 
     def restore(self, like: T) -> tuple[T | None, list[str]]:
         """The newest whole state (None if there is none) and the names of damaged checkpoints, which were passed over."""

@@ -7,11 +7,23 @@ from typing import Any
 import numpy as np
 
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import differences
 from fedprior.records.thinning import KEY
 
 # What configurations of this format did not have at first, and what it says of a run.
 SINCE = {"split": "samples for training and for testing", "start": "model and start"}
+
+
+def differences(old: Any, new: Any, where: str = "") -> list[str]:
+    """In what two nested settings differ, one text each.
+
+    >>> differences({"a": {"b": 1}}, {"a": {"b": 2}})
+    ['a.b: 1 then, 2 now']
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [
+            d for k in sorted({*old, *new}) for d in differences(old.get(k), new.get(k), f"{where}.{k}" if where else k)
+        ]
+    return [] if old == new else [f"{where}: {old!r} then, {new!r} now"]
 
 
 def start_differences(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:

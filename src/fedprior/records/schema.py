@@ -1,14 +1,7 @@
-"""What records hold, and how those of older formats are read.
-
-Format 2 is the current one. Format 1 had no number: its settings lay side by side, its tables had the columns accuracy and
-loss and no checksums, and the names in its checkpoints were those of dictionaries.
-"""
+"""What records hold."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedprior.errors import FedpriorError
+from fedprior.files import plain as plain
 
-FORMAT = 2
+FORMAT = 2  # the current one; `formats` reads those before it
 AVERAGES = ("weighted", "mean", "worst_decile")
 NEWCOMERS = ("newcomer", "newcomer-global")  # the models of clients that join after training
 FINE_TUNED = "fine-tuned"  # the personal models after further steps, where they are scored besides
@@ -170,87 +163,3 @@ def averages(value: np.ndarray, count: np.ndarray, worst_is_low: bool = True) ->
         "mean": float(np.mean(value)),
         "worst_decile": float(np.mean(order[: max(1, len(value) // 10)])),
     }
-
-
-def differences(old: Any, new: Any, where: str = "") -> list[str]:
-    """In what two nested settings differ, one text each.
-
-    >>> differences({"a": {"b": 1}}, {"a": {"b": 2}})
-    ['a.b: 1 then, 2 now']
-    """
-    if isinstance(old, dict) and isinstance(new, dict):
-        return [
-            d for k in sorted({*old, *new}) for d in differences(old.get(k), new.get(k), f"{where}.{k}" if where else k)
-        ]
-    return [] if old == new else [f"{where}: {old!r} then, {new!r} now"]
-
-
-def plain(content: Any) -> Any:
-    """Settings as JSON would give them back (tuples are lists)."""
-    return json.loads(json.dumps(content))
-
-
-# -- older formats -----------------------------------------------------------------------------------------------------
-
-_TASK = ("name", "data", "partition", "model", "validation")
-_PROTOCOL = ("rounds", "aggregated", "batch", "participation", "selection", "weights", "eval_every", "pooled")
-RENAMED_COLUMNS = {"loss": "nll"}  # of format 1
-
-
-def upgrade(config: dict[str, Any], where: str) -> dict[str, Any]:
-    """A configuration of any format as one of the current format."""
-    number = config.get("format", 1)
-    if not isinstance(config.get("run"), dict) or not isinstance(config.get("environment"), dict):
-        raise FedpriorError(f"{where} does not describe a run of fedprior; use another folder")
-    if number == FORMAT:
-        return _with_revisions(config)
-    if number != 1:
-        raise FedpriorError(
-            f"{where} is of format {number}, which a newer fedprior wrote; this one reads 1 to {FORMAT}"
-        )
-    run = dict(config["run"])
-    try:
-        current: dict[str, Any] = {
-            "task": {**{key: run[key] for key in _TASK}, "new_clients": run.get("new_clients", 0.0)},
-            "protocol": {**{key: run[key] for key in _PROTOCOL}, "budget": run.get("budget")},
-            "variant": {
-                "name": run["method"],
-                "method": run["method"],
-                "settings": run["settings"],
-                "wrappers": {
-                    **({"beta": run["beta"]} if run["beta"] != 1 else {}),
-                    **({"fine_tune": run["fine_tune"]} if run["fine_tune"] else {}),
-                },
-                "protocol": {},
-            },
-            "seed": run["seed"],
-            "clients": run["clients"],
-            "fingerprint": run["fingerprint"],
-        }
-    except KeyError as error:
-        raise FedpriorError(f"{where} does not describe a run of fedprior: {error} is missing") from error
-    for key, new in (("newcomers", "newcomers"), ("swept", "numbers_as_data")):
-        if key in run:
-            current[new] = run[key]
-    metrics = [dataclasses.asdict(info) for info in (ACCURACY, NLL)]
-    kept = {key: value for key, value in config.items() if key not in ("run", "format")}
-    return _with_revisions({"format": FORMAT, "run": current, "metrics": metrics, **kept})
-
-
-def _with_revisions(config: dict[str, Any]) -> dict[str, Any]:
-    """A run from before revisions were recorded is of the first revision of everything."""
-    variant = config["run"].get("variant")
-    if not isinstance(variant, dict) or "revisions" in variant:
-        return config
-    first = dict.fromkeys((variant["method"], *variant["wrappers"]), 1)
-    return {**config, "run": {**config["run"], "variant": {**variant, "revisions": first}}}
-
-
-def current_name(name: str) -> str:
-    """The name of an array in a checkpoint, from that of any format.
-
-    >>> current_name(".clients['theta'].tree.head.weight"), current_name(".server['net']['phi']['hidden'][0][1]")
-    ('clients.theta.tree.head.weight', 'server.net.phi.hidden.0.1')
-    """
-    parts = re.findall(r"\['([^']*)'\]|\[(?:<flat index )?(\d+)>?\]|\.?([^.\[\]]+)", name)
-    return ".".join(a or b or c for a, b, c in parts)

@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fedprior.records.schema import ACCURACY, RENAMED_COLUMNS, ClientId, ClientRow, Row, Times
+from fedprior.records.formats import RENAMED_COLUMNS
+from fedprior.records.schema import ACCURACY, ClientId, ClientRow, Row, Times
 
 CHECK = "check"
 KEYS = {
@@ -80,16 +81,16 @@ class Scan:
     checked: bool  # whether records have checksums
 
 
-def decode(table: str, text: str, clients: Sequence[ClientId] = ()) -> list[AnyRow]:
-    """The whole records of a table; one that was being written when the run was killed, or that is damaged, is left out.
-
-    ``clients``: what the clients are called, where they have names of their own; a name may look like a number.
-    """
-    return scan(table, text, clients).rows
+class _Flaw(ValueError):
+    """Why a record is none."""
 
 
 def scan(table: str, text: str, clients: Sequence[ClientId] = ()) -> Scan:
-    """The whole records of a table, where they are, and where it is damaged."""
+    """The whole records of a table, where they are, and where it is damaged.
+
+    A record that was being written when the run was killed, or that is damaged, is left out. ``clients``: what the clients
+    are called, where they have names of their own; a name may look like a number.
+    """
     known = {str(client): client for client in clients}
     head, _, body = text.partition("\n")
     try:
@@ -103,14 +104,14 @@ def scan(table: str, text: str, clients: Sequence[ClientId] = ()) -> Scan:
     for line, record, is_whole in _records(body) if checked else _plain_records(body):
         try:
             if not is_whole:
-                raise ValueError(BROKEN if checked else "it is cut short")
-            cells = dict(zip(names, _parsed(record), strict=True))
+                raise _Flaw(BROKEN if checked else "it is cut short")
+            cells = _named_cells(names, _parsed(record))
             row = _row(table, dict(cells), known)
             if not checked:
                 _check_plausible(row, cells)
         except (ValueError, csv.Error) as error:
             torn = not is_whole and not damage and not text.endswith("\n")
-            damage.append(Damage(line, " ".join(str(error).split())))
+            damage.append(Damage(line, _reason(error)))
         else:
             rows.append(row)
             lines.append(line)
@@ -160,21 +161,24 @@ def outline(table: str, text: str) -> Scan:
     for line, record, is_whole in _records(body):
         try:
             if not is_whole:
-                raise ValueError(BROKEN)
-            t, model, data, _ = record.split(",", 3)
+                raise _Flaw(BROKEN)
+            t, model, data = record.split(",", 3)[:3]
             rows.append((int(t), model, data))
             lines.append(line)
             torn = False
         except ValueError as error:
             torn = not is_whole and not damage and not text.endswith("\n")
-            damage.append(Damage(line, str(error)))
+            damage.append(Damage(line, _reason(error)))
     return Scan(rows, lines, damage, torn and len(damage) == 1, empty.columns, True)
 
 
 def rows_of(text: str, rounds: Collection[int], clients: Sequence[ClientId] = ()) -> list[ClientRow]:
     """The rows of some rounds in the text of clients.csv: rounds stand in order, and no other is looked at."""
+    if any("\n" in client for client in clients if isinstance(client, str)):  # a line of a name may look like a row
+        every = scan("clients.csv", text, clients).rows
+        return [row for row in every if isinstance(row, ClientRow) and row.round in rounds]
     head, _, _ = text.partition("\n")
-    parts, end, key = list[str](), 0, ",[a-z-]+,[a-z]+,"  # what follows a round; a name may have lines, too
+    parts, end, key = list[str](), 0, ",[a-z-]+,[a-z]+,"  # what follows a round
     for t in sorted(rounds):
         if (first := re.compile(rf"\n{t}{key}").search(text, end)) is not None:
             after = re.compile(rf"\n(?!{t},)\d+{key}").search(text, first.start())
@@ -187,11 +191,11 @@ def rows_of(text: str, rounds: Collection[int], clients: Sequence[ClientId] = ()
 def _check_plausible(row: AnyRow, cells: Mapping[str, str]) -> None:
     """Refuse what no run writes, where no checksum tells."""
     if not all(cells.values()):
-        raise ValueError("a value is missing")
+        raise _Flaw("a value is missing")
     numbers = row[1:] if isinstance(row, Times) else row.values.values()
     percent = [] if isinstance(row, Times) else [v for name, v in row.values.items() if name == ACCURACY.name]
     if row.round < 1 or not all(map(math.isfinite, numbers)) or any(not 0 <= value <= 100 for value in percent):
-        raise ValueError("it holds a number that no run gives")
+        raise _Flaw("it holds a number that no run gives")
 
 
 def _checksum(cells: str) -> str:
@@ -200,6 +204,17 @@ def _checksum(cells: str) -> str:
 
 def _parsed(record: str) -> list[str]:
     return next(csv.reader([record]), [])
+
+
+def _named_cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    if len(cells) != len(names):
+        raise _Flaw(f"it has {len(cells)} entries where the heading names {len(names)}")
+    return dict(zip(names, cells, strict=True))
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong with a record, without the words of Python's own conversions."""
+    return str(error) if isinstance(error, _Flaw | csv.Error) else "it holds something else where a number belongs"
 
 
 def _row(table: str, cells: dict[str, str], known: Mapping[str, ClientId]) -> AnyRow:

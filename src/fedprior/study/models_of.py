@@ -35,7 +35,7 @@ def state_of(result: Result, choice: str) -> State:
         )
     if t == last:
         return result.state
-    arrays = best.find(result.run, t)
+    arrays = result.run.best_state(t)
     if arrays is None:
         raise FedpriorError(
             f"{result.run.where} keeps no state of round {t}, which is best on validation: it is damaged, or was written by "

@@ -48,10 +48,10 @@ class Recorder:
             self._best = best.copied(to_host(done.state)), t
         if keep or time.monotonic() - self._saved >= self.checkpoint_seconds:
             if self._best is not None:
-                best.keep(self.run, *self._best)
+                self.run.keep_best(*self._best)
                 self._best = None
             self.run.save(to_host(done.state), t)
-            best.drop_others(self.run, self._on_validation)
+            self.run.drop_best(self._on_validation)
             self._saved = time.monotonic()
         return rows
 
@@ -163,6 +163,6 @@ def resume_run(trial: Trial, run: RunFolder, start: State) -> tuple[State, list[
     run.update(config)
     # Rows that a run of this length would not have go: a shorter one's last round may be no evaluation of this one.
     run.rewind(at, column_names(config), trial.schedule.is_wanted)
-    best.drop_others(run, best.on_validation(run.rows("metrics.csv")))
+    run.drop_best(best.on_validation(run.rows("metrics.csv")))
     warnings += [f"checkpoint {name} is damaged; going on from round {at}" for name in damaged]
     return state, warnings + [f"{text}, which is not needed and goes" for text in lost]

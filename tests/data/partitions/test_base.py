@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,20 @@ def test_what_can_be_neither_checked_nor_held_out_is_refused() -> None:
         hold_out(iid(SIX, clients=2), fraction=0.0)
     with pytest.raises(FedpriorError, match="seed=-1; valid"):
         hold_out(iid(SIX, clients=2), fraction=0.5, seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a",), "1 names for 2 clients; give one for each, or none"),
+        (("a", "b", "c"), "3 names for 2 clients"),
+        (("a", "a"), "2 clients are called 'a'; give each a name of its own"),
+        ((1, "1"), "2 clients are called '1'"),
+    ],
+)
+def test_each_client_has_a_name_of_its_own(names: tuple[int | str, ...], message: str) -> None:
+    with pytest.raises(FedpriorError, match=message):
+        check(dataclasses.replace(by_hand(), names=names))
 
 
 def test_statistics_by_hand() -> None:

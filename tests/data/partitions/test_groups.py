@@ -24,6 +24,11 @@ def test_natural_keeps_the_data_s_own_split() -> None:
     assert [a.tolist() for a in p.test] == [[1], [2]]
 
 
+def test_a_writer_without_samples_is_no_client() -> None:
+    p = natural(np.zeros(8, int), np.repeat([0, 2], 4), group_names=("ada", "bob", "eve"))
+    assert p.ids == ("ada", "eve")
+
+
 def test_grouped_never_cuts_a_user_apart() -> None:
     group = np.random.default_rng(0).integers(0, 80, 1000)
     p = grouped(np.zeros(1000, int), group, clients=5, floor=3)
@@ -41,6 +46,19 @@ def test_grouped_leaves_small_users_out() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (
+            lambda: natural(SIX, SIX, group_names=("a",)),
+            "group 5 has no name among 1 group_names; number the groups from 0",
+        ),
+        (lambda: natural(SIX, SIX - 1, group_names=tuple("abcdef")), "group -1 has no name"),
+        (
+            lambda: natural(SIX, SIX, group_names=tuple("abcdea")),
+            "2 clients are called 'a'; give each a name of its own",
+        ),
+        (lambda: natural(SIX, SIX, is_test=np.full(240, "test")), "is_test of sample 0 is 'test'; valid: True and"),
+        (lambda: natural(SIX, SIX, seed=-1), "seed=-1; valid: 0 and above"),
+        (lambda: grouped(SIX, SIX, clients=2, floor=1, seed=2**32), "seed=4294967296; valid: 0 to 4294967295"),
+        (lambda: grouped_counts(9, clients=2, floor=1, seed=-1), "seed=-1; valid: 0 to 4294967295"),
         (lambda: natural(SIX, np.arange(3)), "group has 3 entries for 240 labels"),
         (lambda: natural(SIX, SIX, is_test=np.array([True])), "is_test has 1 entries for 240 labels"),
         (lambda: natural(np.zeros(3, int), np.array([0, 0, 1])), "client 1 has no test sample"),

@@ -40,6 +40,15 @@ def test_pathological_gives_exactly_k_classes(clients: int, k: int, seed: int) -
     assert max(holders) - min(holders) <= 1
 
 
+def test_a_class_that_nobody_has_is_dealt_to_nobody() -> None:
+    """Labels 0, 2 and 5: three classes, of which each client has two, as when they are numbered 0, 1 and 2."""
+    gaps = np.array([0, 2, 5])[SIX % 3]
+    with pytest.raises(FedpriorError, match="4 labels per client; valid: 1 to 3"):
+        pathological(gaps, clients=4, classes_per_client=4)
+    p, q = (pathological(y, clients=4, classes_per_client=2) for y in (gaps, SIX % 3))
+    assert [classes_of(p, u) for u in range(4)] == [{[0, 2, 5][k] for k in classes_of(q, u)} for u in range(4)]
+
+
 def test_alpha_goes_from_one_class_to_iid() -> None:
     y = np.repeat(np.arange(4), 500)
     top = [

@@ -98,6 +98,18 @@ def test_global_generators_are_left_alone() -> None:
     ("call", "message"),
     [
         (lambda: lognormal(SIX, clients=2, labels_per_client=1), "class 0 has 40 samples"),
+        (
+            lambda: lognormal(2 * MNIST, clients=2, labels_per_client=1),
+            "class 1 has no samples; number the labels without",
+        ),
+        (
+            lambda: lognormal(MNIST, clients=9, labels_per_client=3, numpy_seed=-1),
+            "numpy_seed=-1; valid: 0 to 4294967295",
+        ),
+        (
+            lambda: lognormal(MNIST, clients=9, labels_per_client=3, numpy_seed=2**32),
+            "numpy_seed=4294967296; valid: 0 to",
+        ),
         (lambda: lognormal(MNIST, clients=9, labels_per_client=11), "11 labels per client; valid: 1 to 10"),
         (lambda: lognormal(MNIST, clients=9, labels_per_client=3, rule="minst"), "did you mean 'mnist'"),  # type: ignore[arg-type]
         (lambda: lognormal(MNIST, clients=9, labels_per_client=3, labels="wrong"), "valid: correct, released"),  # type: ignore[arg-type]

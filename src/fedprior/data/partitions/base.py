@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from fedprior.files import array_digest, digest
 
 Indices = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.integer[Any]]
+LEGACY_SEED = 2**32 - 1  # the largest of NumPy's older generator, which the released partitions draw from
 Split = tuple[tuple[Indices, ...], tuple[Indices, ...]]
 
 
@@ -58,6 +60,8 @@ def check(partition: Partition) -> Partition:
     if not partition.train or len(partition.train) != len(partition.test):
         given = f"{len(partition.train)} train and {len(partition.test)} test lists"
         raise FedpriorError(f"a partition needs one train and one test list for each of its clients; got {given}")
+    if partition.names is not None:
+        _check_names(partition.names, partition.clients)
     for client, train, test in zip(partition.ids, partition.train, partition.test, strict=True):
         for part, samples in (("train", train), ("test", test)):
             if not len(samples) and not (part == "test" and partition.may_lack_test):
@@ -73,6 +77,14 @@ def check(partition: Partition) -> Partition:
     if times.max() > 1:
         raise FedpriorError(f"sample {times.argmax()} is held {times.max()} times; each may be held once")
     return partition
+
+
+def _check_names(names: Sequence[int | str], clients: int) -> None:
+    if len(names) != clients:
+        raise FedpriorError(f"{len(names)} names for {clients} clients; give one for each, or none")
+    name, times = Counter(map(str, names)).most_common(1)[0]
+    if times > 1:
+        raise FedpriorError(f"{times} clients are called '{name}'; give each a name of its own")
 
 
 def hold_out(partition: Partition, *, fraction: float, seed: int = 0) -> Split:
@@ -169,7 +181,7 @@ def samples_by_class(y: Labels) -> list[Indices]:
 
 
 def samples_by_group(group: Labels, n: int) -> list[Indices]:
-    """The samples of each writer or user, in the order of their numbers; ``n`` is how many samples there are."""
+    """The samples of each writer or user, from the smallest number in ``group`` to the largest, of ``n`` samples."""
     if len(group) != n:
         raise FedpriorError(f"group has {len(group)} entries for {n} labels; give one for each sample")
     _, numbers = np.unique(group, return_inverse=True)
@@ -184,9 +196,14 @@ def _places(numbers: Labels, count: int) -> list[Indices]:
 
 def seeded_generator(seed: int) -> np.random.Generator:
     """A generator of this partition's own, so that the global ones are left alone."""
-    if seed < 0:
-        raise FedpriorError(f"seed={seed}; valid: 0 and above")
+    require_seed(seed)
     return np.random.default_rng(seed)
+
+
+def require_seed(seed: int, what: str = "seed", most: int | None = None) -> None:
+    """Refuse what a generator cannot begin with."""
+    if seed < 0 or (most is not None and seed > most):
+        raise FedpriorError(f"{what}={seed}; valid: 0 " + ("and above" if most is None else f"to {most}"))
 
 
 def require_clients(clients: int, samples: int | None = None) -> None:

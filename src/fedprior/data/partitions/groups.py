@@ -7,13 +7,16 @@ import random
 import numpy as np
 import numpy.typing as npt
 
+from fedprior.data.given import as_flags
 from fedprior.data.partitions.base import (
+    LEGACY_SEED,
     Indices,
     Labels,
     Partition,
     check,
     require_clients,
     require_positive,
+    require_seed,
     samples_by_class,
     samples_by_group,
     seeded_generator,
@@ -31,7 +34,7 @@ def natural(
     seed: int = 0,
     test_fraction: float = 0.1,
 ) -> Partition:
-    """One client per writer or user, in the order of their ids; the data's own test split where there is one.
+    """One client per writer or user, in the order of their numbers; the data's own test split where there is one.
 
     Without `is_test`, each client's samples are split by the seed (LEAF's split of FEMNIST is 90/10, hence the default;
     Caldas et al. 2018, arXiv:1812.01097); with a test_fraction of 0 nothing is tested. A split of the data's own may leave
@@ -43,13 +46,25 @@ def natural(
     """
     samples_by_class(y)
     held = samples_by_group(group, len(y))
+    names = None if group_names is None else _names_of(group, group_names)
     if is_test is None:
-        return split_off_test(y, held, test_fraction, seeded_generator(seed), group_names)
+        return split_off_test(y, held, test_fraction, seeded_generator(seed), names)
     if len(is_test) != len(y):
         raise FedpriorError(f"is_test has {len(is_test)} entries for {len(y)} labels; give one for each sample")
-    own = np.asarray(is_test, bool)
+    own = as_flags(is_test, "is_test")
     train, test = (tuple(i[part[i]] for i in held) for part in (~own, own))
-    return check(Partition(train, test, y, group_names, may_lack_test=True))
+    return check(Partition(train, test, y, names, may_lack_test=True))
+
+
+def _names_of(group: Labels, names: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """What the writers or users that have samples are called."""
+    numbers = np.unique(group)
+    if numbers[0] < 0 or numbers[-1] >= len(names):
+        odd = numbers[0] if numbers[0] < 0 else numbers[-1]
+        raise FedpriorError(
+            f"group {odd} has no name among {len(names)} group_names; number the groups from 0 to {len(names) - 1}"
+        )
+    return tuple(names[number] for number in numbers)
 
 
 def grouped(
@@ -86,6 +101,7 @@ def grouped_counts(users: int, *, clients: int, alpha: float = 0.5, floor: int =
     """How many of the users each client of `grouped` gets."""
     require_clients(clients)
     require_positive("alpha", alpha)
+    require_seed(seed, most=LEGACY_SEED)
     if floor < 1 or floor * clients > users:
         raise FedpriorError(
             f"floor={floor} users for each of {clients} clients, with {users} users; valid: 1 to {users // clients}"

@@ -28,23 +28,23 @@ def pathological(
 
     Each client takes the k classes with the fewest holders so far, ties broken at random, and a class is then shared
     equally by its holders. So, unlike with shards, no client gets a further class where a shard crosses a border. When
-    clients * k is less than the number of classes, some classes go unused.
+    clients * k is less than the number of classes, some classes go unused. A number that no sample has is no class.
 
     >>> p = pathological(np.repeat(np.arange(4), 10), clients=4, classes_per_client=2)
     >>> [len(np.unique(p.y[np.r_[a, b]])) for a, b in zip(p.train, p.test)]
     [2, 2, 2, 2]
     """
-    pools = samples_by_class(y)
+    pools = [(label, pool) for label, pool in enumerate(samples_by_class(y)) if len(pool)]
     require_clients(clients)
     require_labels(classes_per_client, len(pools))
     rng = seeded_generator(seed)
     holders: list[list[int]] = [[] for _ in pools]
     for client in range(clients):
         fewest = np.lexsort((rng.random(len(pools)), np.array([len(h) for h in holders])))
-        for label in fewest[:classes_per_client]:
-            holders[label].append(client)
+        for k in fewest[:classes_per_client]:
+            holders[k].append(client)
     held: list[list[Indices]] = [[] for _ in range(clients)]
-    for label, (pool, mine) in enumerate(zip(pools, holders, strict=True)):
+    for (label, pool), mine in zip(pools, holders, strict=True):
         if len(pool) < len(mine):
             raise FedpriorError(f"class {label} has {len(pool)} samples for {len(mine)} clients; use fewer clients")
         for client, part in zip(mine, np.array_split(rng.permutation(pool), max(1, len(mine))), strict=False):

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from fedprior.data.partitions.base import (
+    LEGACY_SEED,
     Indices,
     Labels,
     Partition,
@@ -17,6 +18,7 @@ from fedprior.data.partitions.base import (
     require_clients,
     require_fraction,
     require_labels,
+    require_seed,
     samples_by_class,
 )
 from fedprior.errors import FedpriorError, unknown
@@ -98,7 +100,12 @@ def lognormal(
     require_clients(clients)
     require_labels(labels_per_client, classes)
     require_fraction("train_fraction", train_fraction)
+    require_seed(numpy_seed, "numpy_seed", LEGACY_SEED)
     sizes = np.array([len(pool) for pool in pools])
+    if not sizes.all():
+        raise FedpriorError(
+            f"class {sizes.argmin()} has no samples; number the labels without gaps, or choose dirichlet or pathological"
+        )
     set_aside = clients if chosen.set_aside is None else chosen.set_aside
     turns = [(u, j, (u + j) % classes) for u in range(clients) for j in range(labels_per_client)]
     floors = _FLOOR * np.bincount([label for *_, label in turns], minlength=classes)

@@ -9,12 +9,12 @@ import numpy as np
 
 from fedprior.analysis.compare import LOCAL
 from fedprior.analysis.grouping import Seeds, method_of
+from fedprior.analysis.paired import EQUAL
 from fedprior.analysis.series import series_of
 from fedprior.records.schema import MetricInfo
 from fedprior.records.spending import BUDGETS, spending
 from fedprior.report.canvas import literal
 
-EXACT = 1e-9  # what rounding may change of a mean over seeds
 HIDDEN = 0.015  # curves as near as this, in parts of the axis, hide one another
 
 
@@ -130,7 +130,7 @@ def _apart(one: Curve, other: Curve) -> float:
 
 def joined(group: Sequence[Curve]) -> str:
     """The names of curves that coincide: "=" where they are equal, "≈" where they are only as near as their lines."""
-    equal = all(np.abs(group[0].mean - curve.mean).max() <= EXACT for curve in group)
+    equal = all(np.abs(group[0].mean - curve.mean).max() <= EQUAL for curve in group)
     names = [curve.label for curve in group]
     if len(group) > 1 and all(curve.model == "global" for curve in group):
         names = [*(name.removesuffix(", global") for name in names[:-1]), names[-1]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from fedprior.analysis.compare import EQUAL, Interval
+from fedprior.analysis.compare import Interval
+from fedprior.analysis.paired import EQUAL
 from fedprior.records.schema import ClientId
 from fedprior.report.canvas import pushed_apart
 from fedprior.report.page.gather import TaskNumbers

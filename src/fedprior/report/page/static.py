@@ -171,7 +171,7 @@ def tenth_words(line: Line, info: MetricInfo) -> str:
 
 def worst_html(task: TaskNumbers, view: View) -> str:
     """The clients that fare worst with the best method, and what so few samples can tell."""
-    line = next((line for line in view.lines if line.variant == view.best), None)
+    line = next((line for line in view.lines if view.best and line.variant == view.best.variant), None)
     if line is None or line.cell is None or not line.cell.clients:
         return ""
     values = per_client(line.cell, sorted(line.cell.clients))

@@ -10,7 +10,7 @@ import numpy as np
 from fedprior.analysis.compare import LOCAL
 from fedprior.analysis.grouping import Seeds, method_of
 from fedprior.analysis.paired import EQUAL
-from fedprior.analysis.series import series_of
+from fedprior.analysis.series import curve_over_seeds, series_of
 from fedprior.records.schema import MetricInfo
 from fedprior.records.spending import BUDGETS, spending
 from fedprior.report.canvas import literal
@@ -63,14 +63,11 @@ def _curves(variant: str, seeds: Seeds, metric: str, takes: float) -> list[Curve
     drawn: list[Curve] = []
     for model in ("global", "personal"):
         by_seed = [each.get((model, "own", "weighted"), {}) for each in series]
-        rounds = sorted(set.intersection(*(set(curve) for curve in by_seed)))
-        values = np.array([[curve[t] for t in rounds] for curve in by_seed])
-        values = np.where(np.isfinite(values), values, np.nan)  # a gap, where a loss is beyond all numbers
-        if not rounds or any(np.array_equal(values.mean(0), curve.mean, equal_nan=True) for curve in drawn):
+        rounds, mean, spread = curve_over_seeds(by_seed)
+        if not rounds or any(np.array_equal(mean, curve.mean, equal_nan=True) for curve in drawn):
             continue
-        spread = values.std(0, ddof=1) if len(values) > 1 else None
         x = takes * np.array(rounds, float)
-        drawn.append(Curve(variant, model, x, values.mean(0), spread, method_of(seeds) == LOCAL))
+        drawn.append(Curve(variant, model, x, mean, spread, method_of(seeds) == LOCAL))
     return drawn
 
 

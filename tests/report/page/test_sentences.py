@@ -43,7 +43,10 @@ def test_better_worse_and_neither() -> None:
             }
         )
     )
-    assert heard[0] == "mh has the highest accuracy, 65.17 %. The seeds cannot tell it from ditto."
+    assert (
+        heard[0]
+        == "mh has the highest accuracy, 65.17 %. With 6 pairs judged together, the seeds cannot tell it from ditto."
+    )
     assert heard[1] == (
         "Better than local (3 comparisons judged together); differences in points: mh +10.17 "
         "(95 % interval +9.45 to +10.88; better for 2 of 2 clients, worse for 0)."
@@ -122,7 +125,7 @@ def test_the_best_is_compared_as_one_of_all_pairs() -> None:
     far = [[x - d for x in clients] for clients, d in zip(local, (30.0, 30.1, 30.2), strict=True)]
     assert said(study({"local": local, "mh": near}))[0].endswith("It can be told from the other method.")
     third = said(study({"local": local, "mh": near, "fedavg": far}))  # two pairs with fedavg, both told, and this one
-    assert third[0].endswith("It can be told from each of the 2 others.")
+    assert third[0].endswith("With 3 pairs judged together, it can be told from each of the 2 others.")
     noise = [[x + d for x in clients] for clients, d in zip(local, (-1.0, 1.0, 0.5), strict=True)]
     task = gather(study({"local": local, "mh": near, "fedavg": noise, "ditto": far})).tasks[0]
     best = task.view(task.usual).best
@@ -155,3 +158,5 @@ def test_rounds_that_differ_are_told() -> None:
 def test_of_many_methods_the_first_are_told() -> None:
     heard = said(made(("local", *(f"m{k}" for k in range(12))), gap=5.0))
     assert any(text.endswith("; and 6 more, in the table below.") for text in heard)
+    heard = said(made(("local", *(f"m{k}" for k in range(12))), 2, gap=0.1))
+    assert heard[0].endswith("With 75 pairs judged together, the seeds cannot tell it from any of the 12 others.")

@@ -13,7 +13,7 @@ from scipy import stats
 from fedprior.analysis.compare import compare
 from fedprior.analysis.paired import holm, p_value
 from fedprior.analysis.summary import over_tasks, summarize
-from fedprior.records.schema import AVERAGES, NLL
+from fedprior.records.schema import ACCURACY, AVERAGES, NLL
 from fedprior.report.page.encode import encoded
 from fedprior.report.page.gather import TaskNumbers, gather
 from fedprior.report.page.sentences import sentences
@@ -27,6 +27,7 @@ STUDIES = {
     "three seeds": made(),
     "one seed": made(seeds=1),
     "unequal seeds": made(tuple(UNEQUAL), UNEQUAL),
+    "many": made([f"m{k}" for k in range(9)], 2, gap=0.1, rounds=3, metrics=(ACCURACY,), models=("personal",)),
     "one method": made(("mh",)),
     "rounds": [*made(("local", "mh"), 2), *made(("fedavg",), 2, rounds=7)],
     "thirds": study(  # of 300 samples; seeds agree by chance, and clients on average

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fedprior.analysis.evidence import FEW
 from fedprior.analysis.paired import LEVEL
 from fedprior.records.schema import MetricInfo
-from fedprior.report.page.view import ROUNDED, Line, View
+from fedprior.report.page.view import ROUNDED, Best, Line, View
 from fedprior.report.words import format_value, metric_words
 
 MOST = 6  # variants that a sentence tells of one by one
@@ -77,12 +77,25 @@ def _best(view: View, names: Names) -> Iterator[Sentence]:
                 *_listed(view.best.ahead, names, " and "),
             ]
             parts.append(Part("."))
-        if view.best.untold:
-            parts += [Part(" The seeds cannot tell it from "), *_listed(view.best.untold, names, " or "), Part(".")]
+        if len(view.best.untold) == len(lines) - 1 > MOST:
+            parts.append(
+                Part(f"{_among(view.best, 'the')} seeds cannot tell it from any of the {len(lines) - 1} others.")
+            )
+        elif view.best.untold:
+            parts += [
+                Part(f"{_among(view.best, 'the')} seeds cannot tell it from "),
+                *_listed(view.best.untold, names, " or "),
+                Part("."),
+            ]
         if len(view.best.beaten) == len(lines) - 1:
             others = "the other method" if len(lines) == 2 else f"each of the {len(lines) - 1} others"
-            parts.append(Part(f" It can be told from {others}."))
+            parts.append(Part(f"{_among(view.best, 'it')} can be told from {others}."))
     yield Sentence("plain", parts)
+
+
+def _among(best: Best, word: str) -> str:
+    """How a sentence begins that is told from comparisons of pairs."""
+    return f" With {best.pairs} pairs judged together, {word}" if best.pairs > 1 else f" {word.title()}"
 
 
 def _against(view: View, names: Names) -> Iterator[Sentence]:

@@ -45,7 +45,7 @@ class Apart(NamedTuple):
     """A variant minus another over the seeds that both have."""
 
     interval: Interval
-    p: float | None  # None: a single seed
+    p: float | None  # None: a single seed, or seeds that agree by chance
     seeds: list[int]
 
 
@@ -76,6 +76,7 @@ class Best(NamedTuple):
     beaten: list[str]  # those than which it is better, told by the seeds
     untold: list[str]  # those that it cannot be told from
     ahead: list[str]  # those that are better than it over the seeds that both have: seeds may differ
+    pairs: int  # that were tested
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def _best(numbers: Mapping[str, Mapping[int, float]], info: MetricInfo) -> Best 
     best = max(finite, key=lambda v: finite[v])
     pairs = {pair: _apart(*(numbers[v] for v in pair)) for pair in itertools.combinations(finite, 2)}
     adjusted = holm({pair: a.p for pair, a in pairs.items() if a is not None and a.p is not None})
-    found = Best(best, [], [], [])
+    found = Best(best, [], [], [], len(adjusted))
     for pair, apart in pairs.items():
         if best in pair:
             (other,) = (v for v in pair if v != best)

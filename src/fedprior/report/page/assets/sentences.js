@@ -36,9 +36,11 @@ function bestSentence(view, name, say) {
     parts.push(" With one seed there are no intervals: another seed may reverse this.");
   } else {
     if (view.ahead.length) parts.push(" Over the seeds that both have, it is worse than ", ...listed(view.ahead, name, " and "), ".");
-    if (view.untold.length) parts.push(" The seeds cannot tell it from ", ...listed(view.untold, name, " or "), ".");
     const others = known.length - 1;
-    if (view.beaten.length === others) parts.push(` It can be told from ${others === 1 ? "the other method" : `each of the ${others} others`}.`);
+    const begin = (word) => (view.pairs > 1 ? ` With ${view.pairs} pairs judged together, ${word.toLowerCase()}` : ` ${word}`);
+    if (view.untold.length === others && others > MOST) parts.push(`${begin("The")} seeds cannot tell it from any of the ${others} others.`);
+    else if (view.untold.length) parts.push(`${begin("The")} seeds cannot tell it from `, ...listed(view.untold, name, " or "), ".");
+    if (view.beaten.length === others) parts.push(`${begin("It")} can be told from ${others === 1 ? "the other method" : `each of the ${others} others`}.`);
   }
   return say("plain", ...parts);
 }

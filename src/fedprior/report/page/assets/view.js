@@ -105,7 +105,7 @@ const holdsClient = (task, cell, c) => (cell.clients || []).some(([place]) => ta
 /** The method with the best mean: which others it beats, cannot be told from, or is worse than over the seeds that both have.
  *  It was chosen by looking at the very numbers that are compared, so that the adjustment is for all pairs. */
 function bestOf(task, lines, numbers, info) {
-  const found = { best: null, beaten: [], untold: [], ahead: [] };
+  const found = { best: null, beaten: [], untold: [], ahead: [], pairs: 0 };
   const sign = info.higher ? 1 : -1;
   const known = lines.filter((line) => line.number);
   if (!known.length) return found;
@@ -113,6 +113,7 @@ function bestOf(task, lines, numbers, info) {
   const pairs = known.flatMap((one, k) => known.slice(k + 1).map((two) => [one.i, two.i]));
   const aparts = pairs.map(([one, two]) => apartOf(task, numbers[one], numbers[two]));
   const adjusted = holm(aparts.map((apart) => (apart ? apart.p : null)));
+  found.pairs = adjusted.filter((p) => p !== null).length;
   pairs.forEach(([one, two], k) => {
     if (one !== found.best && two !== found.best) return;
     const gain = aparts[k] ? sign * aparts[k].mean * (one === found.best ? 1 : -1) : 0;

@@ -146,8 +146,8 @@ def test_the_best_setting_is_on_top_where_lower_is_better() -> None:
 def test_a_setting_may_be_off() -> None:
     assert scale_of([None, 0.1, 1.0]) == "names"
     numbers: dict[Any, dict[str, Any] | None] = {None: number(80.0), 0.1: number(90.0), 1.0: number(70.0)}
-    (axes,) = panels_of(figures.sweep_picture("toy", one_key("clip", numbers, 0.1), "validation"))
-    assert {"null", "0.1", "1"} <= set(texts_of(axes))
+    figure = figures.sweep_picture("toy", one_key("clip", numbers, 0.1), "validation")
+    assert {"null", "0.1", "1"} <= set(texts_of(figure))
     cells = [
         {"setting": {"clip": clip, "lam": lam}, "validation": number(80.0 + lam)}
         for clip in (None, 0.1)

@@ -52,7 +52,7 @@ def test_it_grows_and_keeps_what_was_chosen(browser: Any, address: str, tmp_path
     page.click("button.chip:has-text('fedavg')")
     page.click("details[data-fold=task] > summary")
     page.evaluate("window.scrollTo(0, 500)")
-    page.focus("button.chip[data-method='1']")
+    page.focus("button.chip:has-text('fedavg')")
     run = RunFolder(tmp_path / "toy" / "mh" / "0")
     with hold(run.path):
         run.begin(mh.config)

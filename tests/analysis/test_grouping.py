@@ -70,7 +70,7 @@ def test_what_is_left_out_or_not_finished_is_told() -> None:
     assert told == [
         "runs/mh/0 diverged in round 2 and is left out",
         "runs/lg/0 is not finished; its last evaluation is reported",
-        "runs/fedavg/0 is not finished; its last evaluation is reported",
+        "runs/fedavg/0 has no evaluation yet and is left out",
     ]
     assert group([record("mh")]) == {}
 
@@ -177,3 +177,11 @@ def test_tasks_are_kept_apart() -> None:
     groups = group([run("mh"), run("mh", task="other", fingerprint="g")], warn=told.append)
     assert {task: list(by_variant) for task, by_variant in groups.items()} == {"toy": ["mh"], "other": ["mh"]}
     assert told == []
+
+
+def test_experiments_that_differ_beyond_what_is_shown_have_names_of_their_own() -> None:
+    paths = ["a-long-path-of-one-hospital/one", "a-long-path-of-one-hospital/two"]
+    runs = [record("mh", 0, rows({1: 50.0}), partition={"path": path}, where=path) for path in paths]
+    groups = group(runs)
+    assert [by_variant["mh"][0].where for by_variant in groups.values()] == paths
+    assert list(groups) == [f"toy, partition.path = a-long-path-of-o ({k})" for k in (1, 2)]

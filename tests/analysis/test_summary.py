@@ -23,6 +23,7 @@ from fedprior.analysis.summary import (
 )
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import ACCURACY, AVERAGES, NLL, Row, RunRecord, Times
+from fedprior.report.layouts import task_table
 
 VALUES = {1: 40.0, 2: 60.0, 3: 50.0, 4: 60.0, 5: 55.0}
 
@@ -234,3 +235,18 @@ def test_numbers_need_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_row_over_tasks_has_the_settings_that_it_has_on_all_of_them() -> None:
+    def on(task: str, **changed: float) -> RunRecord:
+        run = record("mh", 0, rows({1: 50.0}), task=task)
+        return dataclasses.replace(run, config={**run.config, "changed": changed})
+
+    records = {"one": on("one", lam=15.0, K=2), "two": on("two", lam=30.0, K=2), "three": on("three", K=2)}
+    over = over_tasks({task: summarize({"mh": {0: run}}) for task, run in records.items()})
+    (row,) = over.rows
+    assert row.about == {"method": "mh", "changed": {"K": 2}, "wrappers": {}}
+    assert row.apart == {"lam": {"one": 15.0, "two": 30.0}}
+    table = task_table(over)
+    assert table.body[0][0] == "mh K=2"
+    assert "mh: lam = 15 on one, 30 on two, unchanged on three" in table.note

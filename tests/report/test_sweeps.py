@@ -11,6 +11,7 @@ from matplotlib.colors import to_hex
 from fedprior.records.schema import NLL
 from fedprior.report import figures
 from fedprior.report.canvas import COLORS
+from fedprior.report.sweeps import scale_of
 from report.drawings import inside_page, panels_of, texts_of
 
 SETTINGS = [{"lam": lam, "start": start} for lam in (100.0, 0.001) for start in ("w", "theta")]
@@ -140,3 +141,16 @@ def test_the_best_setting_is_on_top_where_lower_is_better() -> None:
     (scale,) = axes.child_axes
     assert scale.get_ylim() == (90.5, 70)
     assert scale.get_ylabel() == "lower is better"
+
+
+def test_a_setting_may_be_off() -> None:
+    assert scale_of([None, 0.1, 1.0]) == "names"
+    numbers: dict[Any, dict[str, Any] | None] = {None: number(80.0), 0.1: number(90.0), 1.0: number(70.0)}
+    figure = figures.sweep_picture("toy", one_key("clip", numbers, 0.1), "validation")
+    assert {"null", "0.1", "1"} <= set(texts_of(figure))
+    cells = [
+        {"setting": {"clip": clip, "lam": lam}, "validation": number(80.0 + lam)}
+        for clip in (None, 0.1)
+        for lam in (1.0, 2.0)
+    ]
+    figures.sweep_picture("toy", {"mh": {"cells": cells, "chosen": cells[0]["setting"]}}, "validation")

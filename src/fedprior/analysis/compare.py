@@ -16,13 +16,13 @@ import numpy as np
 from fedprior.analysis.clients import ClientValues, client_values, same_clients
 from fedprior.analysis.evidence import Support, equal_rows, is_share, support, wilson
 from fedprior.analysis.grouping import Seeds, Warn, group, method_of, silent
+from fedprior.analysis.paired import EQUAL
 from fedprior.analysis.series import ROUNDS, SCORED_MODELS, find_metric, series_of
 from fedprior.analysis.summary import Number, over_seeds
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.schema import ClientId, MetricInfo, RunRecord
 from fedprior.records.thinning import thinned_words
 
-EQUAL = 1e-9  # the rounding of a mean over seeds, far below what one sample of the largest client changes
 LOCAL = "local"  # the method that every other is compared with, unless told otherwise
 
 

@@ -117,7 +117,7 @@ def _known(record: RunRecord, choice: str, info: MetricInfo) -> dict[str, Client
 
 
 def equal_rows(runs: Mapping[str, Mapping[int, ClientValues]]) -> list[list[str]]:
-    """The groups of variants that have the same value for every client at every chosen round of every seed."""
+    """The groups of variants that have the same value for every client, averaged over the chosen rounds, with every seed."""
     groups: list[list[str]] = []
     for variant, by_seed in runs.items():
         for group in groups:

@@ -82,7 +82,9 @@ def _counting(records: Iterable[RunRecord], warn: Warn) -> list[RunRecord]:
         if record.status is Status.DIVERGED:
             warn(f"{record.where} diverged in round {record.round} and is left out")
             continue
-        if record.status is not Status.FINISHED:
+        if record.is_tested and not record.rows:
+            warn(f"{record.where} has no evaluation yet and is left out")
+        elif record.status is not Status.FINISHED:
             warn(f"{record.where} is not finished; its last evaluation is reported")
         if not record.is_tested:
             untested[record.task] += 1
@@ -152,8 +154,8 @@ def _names(task: str, firsts: Sequence[RunRecord]) -> list[str]:
     for told in ([key for key in keys if key not in OF_THE_DATA], keys):
         names = [", ".join([task, *(f"{key} = {_shown(each.get(key))}" for key in told)]) for each in every]
         if len(set(names)) == len(names):
-            break
-    return names
+            return names
+    return [f"{name} ({k})" for k, name in enumerate(names, 1)]  # what they differ in is too long to be shown
 
 
 def _shown(value: Any) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 K = TypeVar("K", bound=Hashable)
 LEVEL = 0.05
-EXACT = 1e-9  # differences up to this are rounding
+EQUAL = 1e-9  # the rounding of a mean over seeds, far below what one sample of the largest client changes
 
 
 def p_value(differences: Sequence[float]) -> float | None:
@@ -25,8 +25,8 @@ def p_value(differences: Sequence[float]) -> float | None:
     if len(x) < 2 or not np.isfinite(x).all():
         return None
     mean, error = float(x.mean()), float(x.std(ddof=1) / np.sqrt(len(x)))
-    if error <= EXACT:  # no t to speak of
-        return 1.0 if abs(mean) <= EXACT else None
+    if error <= EQUAL:  # no t to speak of
+        return 1.0 if abs(mean) <= EQUAL else None
     from scipy import stats
 
     return float(2 * stats.t.sf(abs(mean / error), len(x) - 1))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -87,6 +88,26 @@ def _mean_curve(curves: list[dict[int, float]]) -> dict[int, float]:
 def series_of(record: RunRecord, column: str = "accuracy") -> Series:
     """The series of one column, as of :func:`all_series`."""
     return all_series(record).get(column, {})
+
+
+class MeanCurve(NamedTuple):
+    """A curve over seeds, of the rounds that all of them have; a gap (NaN) where a value is beyond all numbers."""
+
+    rounds: list[int]  # [T]
+    mean: np.ndarray  # [T]
+    deviation: np.ndarray | None  # [T]; None: a single seed
+
+
+def curve_over_seeds(by_seed: Sequence[Mapping[int, float]]) -> MeanCurve:
+    """The mean of the seeds' curves and their standard deviation.
+
+    >>> curve_over_seeds([{1: 2.0, 2: 3.0}, {2: 5.0}])
+    MeanCurve(rounds=[2], mean=array([4.]), deviation=array([1.41421356]))
+    """
+    rounds = sorted(set.intersection(*map(set, by_seed)))
+    values = np.array([[curve[t] for t in rounds] for curve in by_seed])  # [S, T]
+    values = np.where(np.isfinite(values), values, np.nan)
+    return MeanCurve(rounds, values.mean(0), values.std(0, ddof=1) if len(values) > 1 else None)
 
 
 def chosen_rounds(

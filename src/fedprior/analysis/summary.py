@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from fedprior.analysis.changes import Apart, common_changes
 from fedprior.analysis.grouping import Seeds, group, read
 from fedprior.analysis.series import (
     MORE_MODELS,
@@ -222,7 +223,8 @@ class TaskRow:
     numbers: dict[str, Number | None]  # by task
     average: float | None  # over all tasks; None if the row lacks one
     std: float | None  # over tasks, with n - 1
-    about: dict[str, Any]  # method, changed, wrappers
+    about: dict[str, Any]  # method, changed, wrappers: what all tasks agree on
+    apart: Apart  # what it changes on some tasks, or not alike
 
 
 @dataclass(frozen=True)
@@ -235,13 +237,6 @@ class OverTasks:
     choice: str
     tasks: tuple[str, ...]
     rows: tuple[TaskRow, ...]
-
-
-def _changes(abouts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a variant changes on any of the tasks."""
-    given = list(abouts)
-    both = {key: {k: v for about in given for k, v in about[key].items()} for key in ("changed", "wrappers")}
-    return {"method": given[0]["method"], **both}
 
 
 def over_tasks(
@@ -267,6 +262,7 @@ def over_tasks(
         if any(models_of(about) != models for about in abouts.values()):  # one model on some task, and two on another
             found = {model for about in abouts.values() for model in evaluated(about)}
             models = {model: model for model in (*SCORED_MODELS, *MORE_MODELS) if model in found}
+        about, apart = common_changes(abouts)
         for name, model in models.items():
             numbers = {
                 task: number_of(abouts[task], metric, model, data, average, choice) if task in abouts else None
@@ -281,7 +277,8 @@ def over_tasks(
                     numbers,
                     average=float(np.mean(means)) if whole else None,
                     std=float(np.std(means, ddof=1)) if whole and len(tasks) > 1 else None,
-                    about=_changes(abouts.values()),
+                    about=about,
+                    apart=apart,
                 )
             )
     return OverTasks(infos[metric], data, average, choice, tasks, tuple(rows))

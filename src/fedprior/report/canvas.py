@@ -70,25 +70,6 @@ def few(names: Sequence[object], most: int = 4) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def counted(number: int, what: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "seed"), counted(1200, "sample")
-    ('1 seed', '1,200 samples')
-    """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def counted_seeds(numbers: Sequence[int]) -> str:
-    """Over how many seeds the rows of a picture are, which need not be the same for all.
-
-    >>> counted_seeds([3, 3]), counted_seeds([1, 3])
-    ('3 seeds', '1 to 3 seeds')
-    """
-    low, high = min(numbers), max(numbers)
-    return counted(high, "seed") if low == high else f"{low} to {high} seeds"
-
-
 def pushed_apart(wanted: Sequence[float], sizes: Sequence[float], low: float, high: float) -> np.ndarray:
     """Where to centre labels of given sizes so that they do not overlap and stay as near as possible to where they belong.
 

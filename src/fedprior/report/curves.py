@@ -9,12 +9,12 @@ import numpy as np
 
 from fedprior.analysis.compare import LOCAL
 from fedprior.analysis.grouping import Seeds, method_of
-from fedprior.analysis.series import series_of
+from fedprior.analysis.paired import EQUAL
+from fedprior.analysis.series import curve_over_seeds, series_of
 from fedprior.records.schema import MetricInfo
 from fedprior.records.spending import BUDGETS, spending
 from fedprior.report.canvas import literal
 
-EXACT = 1e-9  # what rounding may change of a mean over seeds
 HIDDEN = 0.015  # curves as near as this, in parts of the axis, hide one another
 
 
@@ -63,14 +63,11 @@ def _curves(variant: str, seeds: Seeds, metric: str, takes: float) -> list[Curve
     drawn: list[Curve] = []
     for model in ("global", "personal"):
         by_seed = [each.get((model, "own", "weighted"), {}) for each in series]
-        rounds = sorted(set.intersection(*(set(curve) for curve in by_seed)))
-        values = np.array([[curve[t] for t in rounds] for curve in by_seed])
-        values = np.where(np.isfinite(values), values, np.nan)  # a gap, where a loss is beyond all numbers
-        if not rounds or any(np.array_equal(values.mean(0), curve.mean, equal_nan=True) for curve in drawn):
+        rounds, mean, spread = curve_over_seeds(by_seed)
+        if not rounds or any(np.array_equal(mean, curve.mean, equal_nan=True) for curve in drawn):
             continue
-        spread = values.std(0, ddof=1) if len(values) > 1 else None
         x = takes * np.array(rounds, float)
-        drawn.append(Curve(variant, model, x, values.mean(0), spread, method_of(seeds) == LOCAL))
+        drawn.append(Curve(variant, model, x, mean, spread, method_of(seeds) == LOCAL))
     return drawn
 
 
@@ -130,7 +127,7 @@ def _apart(one: Curve, other: Curve) -> float:
 
 def joined(group: Sequence[Curve]) -> str:
     """The names of curves that coincide: "=" where they are equal, "≈" where they are only as near as their lines."""
-    equal = all(np.abs(group[0].mean - curve.mean).max() <= EXACT for curve in group)
+    equal = all(np.abs(group[0].mean - curve.mean).max() <= EQUAL for curve in group)
     names = [curve.label for curve in group]
     if len(group) > 1 and all(curve.model == "global" for curve in group):
         names = [*(name.removesuffix(", global") for name in names[:-1]), names[-1]]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedprior.analysis.compare import EQUAL, Comparison, Difference
+from fedprior.analysis.compare import Comparison, Difference
+from fedprior.analysis.paired import EQUAL
 from fedprior.analysis.series import ROUNDS
-from fedprior.report.canvas import COLORS, INK, PAGE, counted, counted_seeds, literal, new_figure, pushed_apart, save
-from fedprior.report.words import in_unit, metric_words
+from fedprior.report.canvas import COLORS, INK, PAGE, literal, new_figure, pushed_apart, save
+from fedprior.report.words import counted, counted_seeds, in_unit, metric_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,9 @@ from fedprior.records.schema import ACCURACY, AVERAGES, FINE_TUNED, NEWCOMERS, M
 from fedprior.records.spending import BUDGETS
 from fedprior.report.tables import Column, Line, Table
 from fedprior.report.words import (
+    AVERAGE_WORDS,
     DEVIATION,
+    apart_words,
     direction,
     equal_words,
     format_count,
@@ -186,8 +188,6 @@ def listed(seeds: Iterable[int]) -> str:
 
 # -- several tasks -----------------------------------------------------------------------------------------------------
 
-AVERAGE_WORDS = {"weighted": "weighted by samples", "mean": "mean of clients", "worst_decile": "worst tenth of clients"}
-
 
 def task_table(over: OverTasks) -> Table:
     """Variants in rows and tasks in columns, then the average and the standard deviation over tasks."""
@@ -207,6 +207,7 @@ def task_table(over: OverTasks) -> Table:
         "± standard deviation over seeds",
         "Avg and Std: average and standard deviation over tasks, where a row has all of them",
         *direction(info),
+        *dict.fromkeys(text for row in over.rows for text in apart_words(row.variant, row.apart, over.tasks)),
     ]
     numbers: list[tuple[Any, ...]] = [
         ("variant", "model", "metric", "data", "average", "round", "task", "mean", "std", "seeds")

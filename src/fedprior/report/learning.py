@@ -11,20 +11,9 @@ import numpy as np
 from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import find_metric
 from fedprior.records.schema import MetricInfo
-from fedprior.report.canvas import (
-    COLORS,
-    FAINT,
-    INK,
-    MARKERS,
-    counted_seeds,
-    few,
-    literal,
-    new_figure,
-    pushed_apart,
-    save,
-)
+from fedprior.report.canvas import COLORS, FAINT, INK, MARKERS, few, literal, new_figure, pushed_apart, save
 from fedprior.report.curves import Curve, coinciding, gather, joined, visible
-from fedprior.report.words import format_count, format_value, metric_words
+from fedprior.report.words import counted_seeds, format_count, format_value, metric_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

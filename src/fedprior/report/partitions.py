@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from fedprior.data.partitions.base import Partition, label_counts, statistics
 from fedprior.errors import FedpriorError
-from fedprior.report.canvas import INK, counted, literal, new_figure
+from fedprior.report.canvas import INK, literal, new_figure
+from fedprior.report.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedprior.records.schema import ACCURACY, MetricInfo
-from fedprior.report.canvas import COLORS, INK, counted, counted_seeds, literal, new_figure, save
-from fedprior.report.words import format_setting, format_value
+from fedprior.report.canvas import COLORS, INK, literal, new_figure, save
+from fedprior.report.words import counted, counted_seeds, format_setting, format_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,13 +64,18 @@ def _number(cell: Mapping[str, Any]) -> float | None:
 # -- one setting -------------------------------------------------------------------------------------------------------
 
 
+def is_name(value: Any) -> bool:
+    """Whether the value of a setting has no place among numbers, such as that of one that is off."""
+    return isinstance(value, bool) or not isinstance(value, int | float)
+
+
 def scale_of(values: Sequence[Any]) -> str:
     """How the values of a setting are laid out: "log" where they are geometric, "linear" where they are even, or "names".
 
     >>> scale_of([0.01, 0.03, 0.1]), scale_of([5, 10, 15, 20]), scale_of([0.0, 0.001, 1.0]), scale_of(["w", "theta"])
     ('log', 'linear', 'names', 'names')
     """
-    if any(isinstance(value, str | bool) or not np.isfinite(value) for value in values):
+    if any(is_name(value) or not np.isfinite(value) for value in values):
         return "names"
     x = np.unique(np.asarray(values, float))
     if len(x) < 3:
@@ -90,7 +95,7 @@ def _line_panel(axes: Axes, sweep: Mapping[str, Any], info: MetricInfo) -> None:
     ((key, _),) = sweep["cells"][0]["setting"].items()
     values = [cell["setting"][key] for cell in sweep["cells"]]
     scale = scale_of(values)
-    named = any(isinstance(value, str | bool) for value in values)
+    named = any(map(is_name, values))
     order = list(range(len(values))) if named else sorted(range(len(values)), key=lambda i: values[i])
     x = np.empty(len(values))
     x[order] = np.arange(len(values)) if scale == "names" else [values[i] for i in order]
@@ -206,7 +211,7 @@ def _color_scale(axes: Axes, bottom: float, top: float, info: MetricInfo) -> Non
 def _fanned(values: list[Any], ends: np.ndarray, axes: Axes, at: int) -> np.ndarray:
     """Label one swept key's axis with its values, and give each line its height there."""
     ticks = list(dict.fromkeys(values))
-    if not any(isinstance(tick, str | bool) for tick in ticks):
+    if not any(map(is_name, ticks)):
         ticks.sort()
     step = 1 / max(len(ticks) - 1, 1)
     heights = np.zeros(len(values))

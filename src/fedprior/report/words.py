@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fedprior.analysis.changes import Apart
 from fedprior.analysis.compare import Interval
 from fedprior.analysis.evidence import FEW, Support
 from fedprior.analysis.summary import Number
@@ -62,6 +63,25 @@ def work_text(gradients: int, hvps: int = 0) -> str:
     return f"{format_count(gradients)}+{format_count(hvps)}h" if hvps else format_count(gradients)
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "seed"), counted(1200, "sample")
+    ('1 seed', '1,200 samples')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def counted_seeds(numbers: Sequence[int]) -> str:
+    """Over how many seeds the rows of a picture are, which need not be the same for all.
+
+    >>> counted_seeds([3, 3]), counted_seeds([1, 3])
+    ('3 seeds', '1 to 3 seeds')
+    """
+    low, high = min(numbers), max(numbers)
+    return counted(high, "seed") if low == high else f"{low} to {high} seeds"
+
+
 def metric_words(info: MetricInfo) -> str:
     """A metric's name in a sentence."""
     return info.name.replace("_", " ")
@@ -102,11 +122,25 @@ def untold(variant: str, about: Mapping[str, Any]) -> list[str]:
     return [text for text in texts if text not in variant.split()]
 
 
+def apart_words(variant: str, apart: Apart, tasks: Sequence[str]) -> list[str]:
+    """The settings in which a row differs between tasks.
+
+    >>> apart_words("mh", {"lam": {"one": 15.0, "two": 30.0}}, ["one", "two", "three"])
+    ['mh: lam = 15 on one, 30 on two, unchanged on three']
+    """
+    return [
+        f"{variant}: {name} = "
+        + ", ".join(f"{format_setting(of[t]) if t in of else 'unchanged'} on {t}" for t in tasks)
+        for name, of in apart.items()
+    ]
+
+
 def direction(info: MetricInfo) -> list[str]:
     """A note where a smaller value is the better one."""
     return [] if info.higher_is_better else [f"{metric_words(info)}: lower is better"]
 
 
+AVERAGE_WORDS = {"weighted": "weighted by samples", "mean": "mean of clients", "worst_decile": "worst tenth of clients"}
 DEVIATION = "± standard deviation over n seeds"  # the one meaning of the sign
 
 

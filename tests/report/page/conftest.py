@@ -60,7 +60,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
     """Write the page of some records and open it from its file; at the end nothing may have gone wrong in it."""
     opened: list[Opened] = []
 
-    def open_page(given: list[RunRecord] | str, fragment: str = "", **context: Any) -> Opened:
+    def open_page(given: list[RunRecord] | str, fragment: str = "", before: str = "", **context: Any) -> Opened:
         context = {"viewport": {"width": 1200, "height": 900}, **context}
         page = browser.new_context(**context).new_page()
         path = tmp_path / f"{len(opened)}.html"
@@ -70,8 +70,9 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
         page.on("console", lambda message: seen.errors.append(message.text) if message.type == "error" else None)
         page.on("dialog", lambda dialog: _refuse(seen, dialog))
         page.on("request", lambda request: _note(seen, request.url, address))
+        page.add_init_script(before)
         page.goto(address)
-        if context.get("java_script_enabled", True):
+        if not before and context.get("java_script_enabled", True):
             page.wait_for_selector("html[data-ready]", state="attached")
         opened.append(seen)
         return seen

@@ -14,7 +14,6 @@ from fedprior.report.page.sentences import number_text, sentences
 from fedprior.report.page.view import Choice
 from report.page.conftest import Open
 from report.page.made import made
-from report.page.test_page import EVIL
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -45,6 +44,11 @@ CHOOSE = """choice => {
   const name = (row) => row.querySelector("button.name").innerText;
   return [said, Object.fromEntries(rows.map((row) => [name(row), row.querySelector(".of-apart").innerText.trim()]))];
 }"""
+
+
+# Identifiers that several elements have.
+TWICE = """() => { const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
+  return ids.filter((id, k) => ids.indexOf(id) !== k); }"""
 
 
 def cells(page: Any, kind: str, row: str = "tbody tr") -> list[list[str]]:
@@ -88,7 +92,8 @@ def test_pooled_samples_have_one_average(show: Open) -> None:
     assert column(page, "accuracy") != before
     assert page.locator("#average option[disabled]").count() == 2
     assert column(page, "method")[0]
-    assert "better / equal / worse" not in " ".join(cells(page, "summary", "thead tr")[0])
+    for own in ("better / equal / worse", "worst tenth"):
+        assert own not in " ".join(cells(page, "summary", "thead tr")[0])
     page.select_option("#round", "best")  # which pooled samples do not have: own ones are shown again
     assert page.input_value("#data") == "own"
 
@@ -99,7 +104,11 @@ def test_sorting(show: Open) -> None:
     assert values == sorted(values, reverse=True)
     page.click("button.head[data-sort=value]")
     assert [float(text.split()[0]) for text in column(page, "accuracy")] == sorted(values)
+    assert page.get_attribute("th.of-value", "aria-sort") == "ascending"
+    page.click("button.head[data-sort=value]")
     assert page.get_attribute("th.of-value", "aria-sort") == "descending"
+    page.click("button.head[data-sort=gradients]")
+    assert page.get_attribute("th.of-gradients", "aria-sort") == "ascending"
     page.click("button.head[data-sort=method]")
     assert column(page, "method") == ["local", "fedavg", "mh", "ditto"]
     assert page.evaluate("document.activeElement.dataset.sort") == "method"
@@ -201,17 +210,6 @@ def test_everything_can_be_read_as_a_table(show: Open) -> None:
     assert page.locator("details[data-fold=curve-table][open] tbody tr").count() == 12
 
 
-def test_names_are_text(show: Open) -> None:
-    records = made(("local", f"mh {EVIL}"), 2, names=("a", EVIL, "c"), task=EVIL)
-    page = show(records).page
-    assert EVIL in page.inner_text("h1")
-    place = next(k for k, name in enumerate(page.locator("#follow option").all_inner_texts()) if "script" in name)
-    page.select_option("#follow", str(place - 1))
-    page.locator("circle.client.followed").first.hover()
-    assert "<script>" in page.inner_text("section[data-part=gains] .tip")
-    assert page.locator("main script, main img").count() == 0
-
-
 @pytest.mark.parametrize("study", STUDIES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_has_no_sideways_scroll(show: Open, study: str, scheme: str) -> None:
@@ -261,6 +259,10 @@ def test_one_seed_has_no_interval_and_says_so(show: Open) -> None:
     assert not any("[" in text for text in column(page, "minus local"))
     assert page.locator("path.band").count() == 0
     assert page.locator("table.summary line.range").count() == 0
+    for part in ("gains", "cost", "curves"):
+        words = page.inner_text(f"section[data-part={part}]")
+        assert "interval" not in words
+        assert "deviation" not in words
     assert page.locator("line.mean").count() == 0
 
 
@@ -284,16 +286,11 @@ def test_several_tasks(show: Open) -> None:
     first = cells(page, "overview")
     page.select_option("#average", "mean")
     assert cells(page, "overview") != first
+    page.select_option("#average", "weighted")
+    assert cells(page, "overview")[0][3] != "\N{EN DASH}"
     page.select_option("#task", "2")  # of one seed
+    assert page.evaluate(TWICE) == []
     assert "With one seed" in page.inner_text("article:not([hidden]) section[data-part=sentences]")
-
-
-def test_old_records_lack_what_they_lack(show: Open) -> None:
-    page = show(STUDIES["old"]).page
-    assert page.locator("section[data-part=holdings]").is_hidden()
-    assert "gradients" not in " ".join(cells(page, "summary", "thead tr")[0])
-    assert "These records do not hold what a round costs" in page.inner_text("section[data-part=about]")
-    assert page.locator("#cost option").all_inner_texts() == ["seconds of the run"]
 
 
 @pytest.mark.parametrize("study", STUDIES)

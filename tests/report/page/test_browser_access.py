@@ -26,17 +26,20 @@ def axe() -> str:
 
 
 @pytest.mark.parametrize("study", ["usual", "one seed", "many", "tasks", "old"])
-@pytest.mark.parametrize("view", ["light", "dark", "phone", "no script"])
+@pytest.mark.parametrize("view", ["light", "dark", "phone", "no script", "another task"])
 def test_axe_finds_nothing_serious(show: Open, axe: str, study: str, view: str) -> None:
     kinds: dict[str, dict[str, Any]] = {
         "light": {},
         "dark": {"color_scheme": "dark"},
         "phone": PHONE,
         "no script": {"java_script_enabled": True},
+        "another task": {},
     }
     page = show(STUDIES[study], **kinds[view]).page
     if view == "no script":  # axe is a script itself: what is there before ours runs is put back
         page.evaluate("text => document.querySelector('main').innerHTML = text", static_main(STUDIES[study]))
+    if view == "another task" and study == "tasks":
+        page.select_option("#task", "1")
     page.locator("details").evaluate_all("all => all.forEach(each => each.open = true)")
     page.evaluate(axe)
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")

@@ -69,7 +69,7 @@ def test_the_page_grows_with_a_run(tmp_path: Path) -> None:
         assert version != alone
         (task,) = payload(page)["tasks"]
         assert [(m["id"], m["rounds"]) for m in task["methods"]] == [("local", 8), ("mh", 2)]
-        assert "2 runs: 1 finished, 1 at work." in page
+        assert "2 runs: 1 finished, 1 running." in page
         assert watched.version() == version  # nothing has changed
         grown(mh, run, 5, since=2)
         with (run.path / "metrics.csv").open("a") as file:
@@ -79,7 +79,7 @@ def test_the_page_grows_with_a_run(tmp_path: Path) -> None:
         assert payload(page)["tasks"][0]["methods"][1]["rounds"] == 5
     killed, page = watched.page()  # its process is gone, without a word
     assert killed != later
-    assert "2 runs: 1 finished, 0 at work." in page
+    assert "2 runs: 1 finished, 0 running." in page
     assert payload(page)["tasks"][0]["methods"][1]["rounds"] == 5
 
 
@@ -166,7 +166,7 @@ def test_sweeps_are_shown_while_they_run(tmp_path: Path) -> None:
         written(tmp_path / "toy" / "sweep" / "mh" / f"{lam:g}" / "0", _with_clients(cell))
     page = Later(tmp_path).page()[1]
     assert "Sweep of mh on toy" in page
-    assert "2 runs: 2 finished, 0 at work, 2 of them of sweeps." in page
+    assert "2 runs: 2 finished, 0 running, 2 of them of sweeps." in page
 
 
 def _with_clients(cell: RunRecord) -> RunRecord:

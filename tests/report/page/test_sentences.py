@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from analysis.handmade import evaluated, record
@@ -14,12 +15,14 @@ from report.page.made import made
 SAMPLES = (40, 40)
 
 
-def study(values: Mapping[str, Sequence[Sequence[float]]], info: MetricInfo = ACCURACY) -> list[RunRecord]:
+def study(
+    values: Mapping[str, Sequence[Sequence[float]]], info: MetricInfo = ACCURACY, samples: Sequence[int] = SAMPLES
+) -> list[RunRecord]:
     """Runs of one round; the values of each method are those of its clients, by seed."""
     found = []
     for method, seeds in values.items():
         for seed, clients in enumerate(seeds):
-            rows = evaluated([{info.name: clients}], SAMPLES, metrics=(info,))
+            rows = evaluated([{info.name: clients}], samples, metrics=(info,))
             found.append(record(method, seed, *rows, metrics=(info,)))
     return found
 
@@ -40,13 +43,20 @@ def test_better_worse_and_neither() -> None:
             }
         )
     )
-    assert heard[0] == "mh has the highest accuracy, 65.17 %. It can be told from each of the 3 others."
-    assert heard[1] == (
-        "Better than local, in points, adjusted for 3 comparisons: mh +10.17 (+9.45 to +10.88; "
-        "better for 2 of 2 clients, worse for 0)."
+    assert (
+        heard[0]
+        == "mh has the highest accuracy, 65.17 %. With 6 pairs judged together, the seeds cannot tell it from ditto."
     )
-    assert heard[2].startswith("Worse than local, in points, adjusted for 3 comparisons: fedavg \N{MINUS SIGN}10.17 (")
-    assert heard[3].startswith("Not to be told from local, in points: ditto +0.83 (")
+    assert heard[1] == (
+        "Better than local (3 comparisons judged together); differences in points: mh +10.17 "
+        "(95 % interval +9.45 to +10.88; better for 2 of 2 clients, worse for 0)."
+    )
+    assert heard[2].startswith(
+        "Worse than local (3 comparisons judged together); differences in points: fedavg \N{MINUS SIGN}10.17 ("
+    )
+    assert heard[3].startswith(
+        "Cannot be told apart from local (3 comparisons judged together); differences in points: ditto +0.83 ("
+    )
     assert len(heard) == 5  # and that intervals are over seeds
 
 
@@ -55,7 +65,7 @@ def test_an_interval_of_its_own_is_not_enough_where_many_are_looked_at() -> None
     near = [[x + d for x in clients] for clients, d in zip(local, (1.0, 1.3, 0.7), strict=True)]  # p = 0.029
     noise = [[x + d for x in clients] for clients, d in zip(local, (-1.0, 1.0, 0.5), strict=True)]
     alone = said(study({"local": local, "mh": near}))
-    assert any(text.startswith("Better than local, in points: mh +1.00 (") for text in alone)
+    assert any(text.startswith("Better than local; differences in points: mh +1.00 (") for text in alone)
     beside = said(study({"local": local, "mh": near, "fedavg": noise, "ditto": noise}))
     assert not any(text.startswith("Better than") for text in beside)
     assert any("its own interval leaves 0 out, but not with that many comparisons" in text for text in beside)
@@ -66,14 +76,14 @@ def test_of_a_loss_the_lowest_is_best() -> None:
         study({"local": [[2.0, 2.0], [2.1, 2.2], [1.9, 2.0]], "mh": [[1.0, 1.0], [1.1, 1.1], [0.9, 1.1]]}, NLL)
     )
     assert heard[0] == "mh has the lowest nll, 1.033. It can be told from the other method."
-    assert heard[1].startswith("Better than local, in nll: mh \N{MINUS SIGN}1.000 (")
+    assert heard[1].startswith("Better than local; differences in nll: mh \N{MINUS SIGN}1.000 (")
 
 
 def test_one_seed_has_no_intervals_and_says_so() -> None:
     heard = said(study({"local": [[50, 60]], "mh": [[60, 70]]}))
-    assert heard[0].endswith("With one seed there are no intervals: another seed may turn this around.")
+    assert heard[0].endswith("With one seed there are no intervals: another seed may reverse this.")
     assert heard[1] == (
-        "One seed alone says nothing of another; against local, in points: mh +10.00 "
+        "With one seed nothing can be said about others; differences from local in points: mh +10.00 "
         "(better for 2 of 2 clients, worse for 0)."
     )
     assert not any("Intervals" in text for text in heard)
@@ -83,7 +93,7 @@ def test_seeds_that_agree_by_chance_are_no_certainty() -> None:
     heard = said(study({"local": [[50, 60], [52, 64]], "mh": [[60, 70], [64, 72]]}))  # +10 with both seeds
     assert heard[0] == "mh has the highest accuracy, 66.50 %. The seeds cannot tell it from local."
     assert heard[1] == (
-        "All seeds have the very same difference, so there is no interval; against local, in points: mh +10.00 "
+        "All seeds have the very same difference, so there is no interval; differences from local in points: mh +10.00 "
         "(better for 2 of 2 clients, worse for 0)."
     )
 
@@ -108,6 +118,45 @@ def test_seeds_that_differ_are_told() -> None:
     assert "No seed in common with the reference: ditto." in heard
 
 
+def test_the_best_is_compared_as_one_of_all_pairs() -> None:
+    """With local alone mh would be told from it (p = 0.029 < 0.05); of three, the winner is one of three pairs."""
+    local = [[50.0, 60.0], [52.5, 62.5], [47.5, 57.5]]
+    near = [[x + d for x in clients] for clients, d in zip(local, (1.0, 1.3, 0.7), strict=True)]
+    far = [[x - d for x in clients] for clients, d in zip(local, (30.0, 30.1, 30.2), strict=True)]
+    assert said(study({"local": local, "mh": near}))[0].endswith("It can be told from the other method.")
+    third = said(study({"local": local, "mh": near, "fedavg": far}))  # two pairs with fedavg, both told, and this one
+    assert third[0].endswith("With 3 pairs judged together, it can be told from each of the 2 others.")
+    noise = [[x + d for x in clients] for clients, d in zip(local, (-1.0, 1.0, 0.5), strict=True)]
+    task = gather(study({"local": local, "mh": near, "fedavg": noise, "ditto": far})).tasks[0]
+    best = task.view(task.usual).best
+    assert best is not None
+    assert best.variant == "mh"
+    assert (best.beaten, best.untold, best.ahead) == (["ditto"], ["local", "fedavg"], [])
+
+
+def test_the_best_may_be_worse_over_the_seeds_that_both_have() -> None:
+    lucky = [[40.0, 50.0], [42.5, 52.5], [37.5, 47.5], [99.0, 99.0], [99.0, 99.0]]
+    steady = [[50.0, 60.0], [52.6, 62.6], [47.5, 57.5]]
+    heard = said(study({"local": lucky, "mh": steady}))
+    assert heard[0] == ("local has the highest accuracy, 66.60 %. Over the seeds that both have, it is worse than mh.")
+
+
+def test_rounds_that_differ_are_told() -> None:
+    done = {("local", 0): 20, ("local", 1): 20, ("mh", 0): 13, ("mh", 1): 13, ("fedavg", 0): 20, ("fedavg", 1): 7}
+    records = [
+        dataclasses.replace(run, rows=tuple(row for row in run.rows if row.round <= done[run.variant, run.seed]))
+        for run in made(("local", "mh", "fedavg"), 2, rounds=20)
+    ]
+    (task,) = gather(records).tasks
+    wanted = "Rounds differ (local 20, mh 13, fedavg 7 to 20)."
+    for choice in ("last", "last10"):
+        assert wanted in [s.text for s in sentences(task.view(task.usual._replace(round=choice)), task.names)]
+    assert not any("Rounds" in s.text for s in sentences(task.view(task.usual._replace(round="best")), task.names))
+    assert not any("Rounds" in text for text in said(made()))
+
+
 def test_of_many_methods_the_first_are_told() -> None:
     heard = said(made(("local", *(f"m{k}" for k in range(12))), gap=5.0))
     assert any(text.endswith("; and 6 more, in the table below.") for text in heard)
+    heard = said(made(("local", *(f"m{k}" for k in range(12))), 2, gap=0.1))
+    assert heard[0].endswith("With 75 pairs judged together, the seeds cannot tell it from any of the 12 others.")

@@ -13,20 +13,47 @@ from scipy import stats
 from fedprior.analysis.compare import compare
 from fedprior.analysis.paired import holm, p_value
 from fedprior.analysis.summary import over_tasks, summarize
-from fedprior.records.schema import AVERAGES
+from fedprior.records.schema import ACCURACY, AVERAGES, NLL
 from fedprior.report.page.encode import encoded
 from fedprior.report.page.gather import TaskNumbers, gather
 from fedprior.report.page.sentences import sentences
 from fedprior.report.page.view import DATA, Choice, differences, per_client
 from report.page.made import made, twin
 from report.page.scripts import evaluated
+from report.page.test_sentences import study
 
 UNEQUAL = {"local": [0, 1, 2, 3], "fedavg": [0, 1], "mh": [1, 2, 3], "ditto": [7]}
 STUDIES = {
     "three seeds": made(),
     "one seed": made(seeds=1),
     "unequal seeds": made(tuple(UNEQUAL), UNEQUAL),
+    "many": made([f"m{k}" for k in range(9)], 2, gap=0.1, rounds=3, metrics=(ACCURACY,), models=("personal",)),
     "one method": made(("mh",)),
+    "rounds": [*made(("local", "mh"), 2), *made(("fedavg",), 2, rounds=7)],
+    "thirds": study(  # of 300 samples; seeds agree by chance, and clients on average
+        {
+            "local": [[100 / 3, 60], [200 / 3, 60]],
+            "mh": [[100 / 3 + 1 / 3, 60 + 1 / 3], [200 / 3 + 1 / 3, 60 + 1 / 3]],
+            "fedavg": [[0, 60], [100, 60]],
+            "ditto": [[50, 60], [50, 60], [100 / 3, 60], [200 / 3, 61]],
+        },
+        samples=(300, 300),
+    ),
+    "thirds of a loss": study(  # fedavg is as good for the first client on average, over those seeds that both have
+        {
+            "local": [[1 / 3, 0.6], [1 / 3, 0.6], [1 / 3, 0.7]],
+            "fedavg": [[0, 0.6], [0, 0.6], [1, 0.7]],
+            "ditto": [[0.5, 0.6], [0.5, 0.6], [1 / 3, 0.6], [2 / 3, 0.61]],
+        },
+        NLL,
+    ),
+    "some pooled": [r for r in made(pooled=True) if r.seed < 2] + [r for r in made() if r.seed == 2],
+    "lucky": study(
+        {
+            "local": [[40.0, 50.0], [42.5, 52.5], [37.5, 47.5], [99.0, 99.0], [99.0, 99.0]],
+            "mh": [[50.0, 60.0], [52.6, 62.6], [47.5, 57.5]],
+        }
+    ),
     "equal": [*made(), *(twin(record, "mh again") for record in made() if record.variant == "mh")],
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedprior.records.schema import RunRecord
@@ -10,13 +10,13 @@ from fedprior.report.page.gather import Method, TaskNumbers
 from fedprior.report.page.look import element, text
 from fedprior.report.words import format_setting
 
-OF_SEEDS = ("run.seed", "start.scores")  # differ between the seeds of a method; the first is in the list of runs
+OF_SEEDS = ("run.seed", "start.scores")  # differ between seeds as they must; the first is in the list of runs
 OF_ROWS = ("run.variant.name",)  # what the rows are called
 
 
 def about_html(task: TaskNumbers) -> str:
     """The three folded parts: what all runs share, what the methods differ in, and each run with its command."""
-    flat = {variant: _flat(method.runs[0].config) for variant, method in task.methods.items()}
+    flat = {variant: _of_seeds(method.runs) for variant, method in task.methods.items()}
     keys = [key for key in dict.fromkeys(k for each in flat.values() for k in each) if key not in (*OF_SEEDS, *OF_ROWS)]
     common = {key: next(iter(flat.values()))[key] for key in keys if _is_common(key, flat.values())}
     own = {variant: {k: each[k] for k in keys if k in each and k not in common} for variant, each in flat.items()}
@@ -35,6 +35,18 @@ def about_html(task: TaskNumbers) -> str:
 def _is_common(key: str, every: Iterable[Mapping[str, str]]) -> bool:
     values = [each.get(key) for each in every]
     return values[0] is not None and all(value == values[0] for value in values) and not key.startswith("run.variant.")
+
+
+def _of_seeds(runs: Sequence[RunRecord]) -> dict[str, str]:
+    """What was recorded of a method's runs; where they differ, of each of its seeds."""
+    flat = {run.seed: _flat(run.config) for run in runs}
+    found = {}
+    for key in dict.fromkeys(key for each in flat.values() for key in each):
+        values = {seed: each.get(key, "not recorded") for seed, each in flat.items()}
+        alike = len(set(values.values())) == 1
+        by_seed = "; ".join(f"seed {seed}: {value}" for seed, value in values.items())
+        found[key] = next(iter(values.values())) if alike else by_seed
+    return found
 
 
 def _flat(settings: Mapping[str, Any], within: str = "") -> dict[str, str]:
@@ -78,7 +90,7 @@ def _pairs(pairs: Mapping[str, str]) -> str:
 def _runs(methods: Iterable[Method]) -> str:
     head = ("method", "seed", "status", "rounds", "seconds", "begun (UTC)", "ended", "version", "command", "folder")
     lines = "".join(
-        element("tr", "".join(element("td", cell) for cell in row))
+        element("tr", "".join(element("td", cell, data_label=name) for name, cell in zip(head, row, strict=True)))
         for method in methods
         for run in method.runs
         for row in [_run(method.name, run)]

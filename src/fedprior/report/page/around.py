@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from fedprior.report.canvas import counted
+from fedprior.analysis.changes import common_changes
 from fedprior.report.page import pictures
 from fedprior.report.page.gather import Gathered, TaskNumbers
 from fedprior.report.page.look import NONE, element, text
 from fedprior.report.page.sentences import number_text
 from fedprior.report.page.static import choice_words, section_html, table_html
 from fedprior.report.page.sweeps import Swept
-from fedprior.report.words import format_number
+from fedprior.report.words import apart_words, counted, format_number, row_name
 
 
 def overview_html(tasks: Sequence[TaskNumbers]) -> str:
-    """Methods in rows and tasks in columns, with the average and the deviation over tasks."""
-    choices = [task.usual for task in tasks]
-    views = [task.view(choice) for task, choice in zip(tasks, choices, strict=True)]
-    names = dict.fromkeys(name for task in tasks for name in task.names.values())
+    """Methods in rows and tasks in columns, with the average and the deviation over tasks.
+
+    All numbers are of what the caption says; a task without such has none.
+    """
+    first = tasks[0].usual
+    views = [
+        task.view(task.usual) if task.usual[:-1] == first[:-1] else None for task in tasks
+    ]  # whatever is the reference
+    info = tasks[0].infos[first.metric]
     rows = []
-    for name in names:
-        numbers = [next((line.number for line in v.lines if t.names[line.variant] == name), None)
-                   for t, v in zip(tasks, views, strict=True)]  # fmt: skip
+    for variant, name in row_names(tasks).items():
+        numbers = [next((line.number for line in view.lines if line.variant == variant), None) if view else None
+                   for view in views]  # fmt: skip
         means = [number["mean"] for number in numbers if number is not None]
         whole = len(means) == len(tasks)
-        info = views[0].info
         cells = [
-            *(format_number(number, view.info) for number, view in zip(numbers, views, strict=True)),
+            *(format_number(number, info) for number in numbers),
             number_text(float(np.mean(means)), info) if whole else "-",
             number_text(float(np.std(means, ddof=1)), info) if whole else "-",
         ]
@@ -43,8 +48,28 @@ def overview_html(tasks: Sequence[TaskNumbers]) -> str:
     more = [element("th", text(name), scope="col") for name in ("average", "deviation over tasks")]
     table = table_html("".join([element("th", "method", scope="col"), *links, *more]), rows, "overview")
     table = element("div", table, class_="wide", tabindex="0", role="region", aria_label="methods and tasks")
-    caption = choice_words(choices[0], views[0].info)
-    return section_html("overview", "overview", "h2", "Methods and tasks", caption, table)
+    notes = "".join(element("p", text(note), class_="quiet hint") for note in row_notes(tasks))
+    return section_html("overview", "overview", "h2", "Methods and tasks", choice_words(first, info), table + notes)
+
+
+def row_names(tasks: Sequence[TaskNumbers]) -> dict[str, str]:
+    """What a row over tasks is called, by variant: with those settings that it has on all of them."""
+    return {variant: row_name(variant, common_changes(by_task)[0]) for variant, by_task in _rows(tasks).items()}
+
+
+def row_notes(tasks: Sequence[TaskNumbers]) -> list[str]:
+    """The settings in which rows differ between tasks."""
+    return [
+        note
+        for variant, by_task in _rows(tasks).items()
+        for note in apart_words(variant, common_changes(by_task)[1], list(by_task))
+    ]
+
+
+def _rows(tasks: Sequence[TaskNumbers]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """What each variant is and changes, by task."""
+    variants = dict.fromkeys(variant for task in tasks for variant in task.methods)
+    return {v: {task.name: task.methods[v].about for task in tasks if v in task.methods} for v in variants}
 
 
 def sweeps_html(sweeps: Sequence[Swept]) -> str:

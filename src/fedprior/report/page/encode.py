@@ -1,7 +1,8 @@
 """The numbers of a task as the page's script reads them: small, and exact where a sentence depends on it.
 
 Equal arrays are written once. A client's accuracy is written as its number of right answers, a curve in steps of a hundredth
-of a point (or in finer ones, for other metrics), the band around it in coarser ones, and averages with nine digits.
+of a point (or in finer ones, for other metrics), the band around it in coarser ones, and all else so exactly that the script
+finds equal what the library does.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from fedprior.analysis.evidence import is_share
-from fedprior.analysis.series import ROUNDS
 from fedprior.records.schema import ClientId, MetricInfo
-from fedprior.report.page.blocks import MODELS, Block, Cell
+from fedprior.report.page.blocks import Block, Cell
 from fedprior.report.page.gather import Curve, TaskNumbers
 from fedprior.report.page.holdings import PARTS
 from fedprior.report.page.look import colours
 from fedprior.report.words import metric_words
 
 Arrays = list[list[Any]]
+DIGITS, EXACT = 13, 12  # of averages and of clients' values: what is equal in the library, by its EQUAL, is so here
+AVERAGED = 6  # digits of clients' values that nothing is added to: equal ones stay equal
 COARSE = 4  # the steps of a band around a curve, in those of the curve
 
 
@@ -45,11 +47,10 @@ def encoded(task: TaskNumbers) -> dict[str, Any]:
     """One task as plain data."""
     pool = Pool()
     clients, order = list(task.samples), list(task.methods)
-    seeds = {tuple(run.seed for run in method.runs) for method in task.methods.values()}
     blocks: dict[str, Any] = {}
     for (metric, model, choice), block in task.blocks.items():
         by_model = blocks.setdefault(metric, {}).setdefault(model, {})
-        by_model[choice] = _block(block, task.infos[metric], clients, task.samples, order, len(seeds) == 1, pool)
+        by_model[choice] = _block(block, task.infos[metric], clients, task.samples, order, pool)
     curves: dict[str, Any] = {}
     for (metric, model, average), by_variant in task.curves.items():
         if metric in blocks:
@@ -64,8 +65,6 @@ def encoded(task: TaskNumbers) -> dict[str, Any]:
     return {
         "name": task.name,
         "metrics": {name: _info(task.infos[name]) for name in blocks},
-        "models": [model for model in MODELS if any(model in by_model for by_model in blocks.values())],
-        "rounds": [r for r in ROUNDS if any(r in by for by_model in blocks.values() for by in by_model.values())],
         "quantiles": quantiles(most - 1),
         "clients": [str(client) for client in clients],
         "samples": list(task.samples.values()),
@@ -73,7 +72,6 @@ def encoded(task: TaskNumbers) -> dict[str, Any]:
             {
                 "id": m.variant,
                 "name": m.name,
-                "method": m.method,
                 "rounds": m.spent.rounds,
                 "colour": look[m.variant],
                 **_spent(m.spent),
@@ -90,8 +88,10 @@ def encoded(task: TaskNumbers) -> dict[str, Any]:
 
 def _info(info: MetricInfo) -> dict[str, Any]:
     return {
-        **{"words": metric_words(info), "unit": info.unit, "higher": info.higher_is_better},
-        **{"share": is_share(info), "about": info.about},
+        "words": metric_words(info),
+        "unit": info.unit,
+        "higher": info.higher_is_better,
+        "share": is_share(info),
     }
 
 
@@ -106,7 +106,7 @@ def quantiles(most: int) -> list[float]:
     return [float(stats.t.ppf(0.975, dof)) for dof in range(1, most + 1)]
 
 
-def plain(value: float | None, digits: int = 9) -> float | int | None:
+def plain(value: float | None, digits: int = DIGITS) -> float | int | None:
     """A number with so many significant digits; None where it is no finite one.
 
     >>> plain(2 / 3, 4), plain(20.0), plain(math.inf)
@@ -124,11 +124,20 @@ def _block(
     clients: Sequence[ClientId],
     samples: Mapping[ClientId, int],
     order: Sequence[str],
-    together: bool,
     pool: Pool,
 ) -> dict[str, Any]:
+    together = _have_the_same_seeds(cell for cell in block.cells.values() if cell)
     cells = [_cell(block.cells.get(variant), info, clients, samples, together, pool) for variant in order]
     return {"cells": cells, "equal": [[order.index(v) for v in group] for group in block.equal]}
+
+
+def _have_the_same_seeds(cells: Iterable[Cell]) -> bool:
+    """Whether all cells have the same seeds in all that is known of them."""
+    every = set()
+    for cell in cells:
+        finite = ([seed for seed, x in of.items() if math.isfinite(x)] for of in cell.averages.values())
+        every |= {frozenset(cell.rounds), frozenset(cell.clients or cell.rounds), *map(frozenset, finite)}
+    return len(every) == 1
 
 
 def _cell(
@@ -139,23 +148,22 @@ def _cell(
     together: bool,
     pool: Pool,
 ) -> dict[str, Any] | None:
-    """One cell. ``together``: the clients' values may be averaged over seeds, since all variants have the same ones."""
+    """One cell. ``together``: the clients' values may be averaged over seeds, since all variants have the same ones here."""
     if cell is None:
         return None
     seeds = sorted(cell.rounds)
     averages = {name: pool.put(plain(of.get(seed)) for seed in seeds) for name, of in cell.averages.items()}
-    rounds = [[chosen[0], chosen[-1]] for seed in seeds if (chosen := cell.rounds[seed])]
     coded: dict[str, Any] = {
         "model": cell.model,
         "seeds": pool.put(seeds),
-        "rounds": pool.put(r for pair in rounds for r in pair),
+        "rounds": pool.put(cell.rounds[seed][-1] for seed in seeds),  # the last that were chosen
     }
     if cell.tenth is not None:
         coded["tenth"] = list(cell.tenth)
     if cell.clients:
-        groups = [seeds] if together and sorted(cell.clients) == seeds else [[seed] for seed in seeds]
+        groups = [seeds] if together else [[seed] for seed in seeds]
         coded["groups"] = len(groups)
-        coded["clients"] = [_values(cell, group, info, clients, samples, pool) for group in groups]
+        coded["clients"] = [_values(cell, group, info, clients, samples, together, pool) for group in groups]
     return {**coded, "averages": averages}
 
 
@@ -165,6 +173,7 @@ def _values(
     info: MetricInfo,
     clients: Sequence[ClientId],
     samples: Mapping[ClientId, int],
+    together: bool,
     pool: Pool,
 ) -> list[int]:
     """The clients' values averaged over some seeds: [array, of how many evaluations it counts the right answers, or 0]."""
@@ -177,7 +186,8 @@ def _values(
         right = [None if m is None else m * samples[c] * factor / 100 for m, c in zip(means, clients, strict=True)]
         if all(r is None or abs(r - round(r)) < 1e-4 for r in right):
             return [pool.put(None if r is None else round(r) for r in right), factor]
-    return [pool.put(plain(mean, 6) for mean in means), 0]
+    digits = AVERAGED if together and not is_share(info) else EXACT
+    return [pool.put(plain(mean, digits) for mean in means), 0]
 
 
 def _step(info: MetricInfo, curves: Iterable[Curve]) -> float:

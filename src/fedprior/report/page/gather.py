@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedprior.analysis.grouping import Seeds, Warn, group, is_cell, method_of, silent
+from fedprior.analysis.series import curve_over_seeds
 from fedprior.analysis.summary import facts
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import AVERAGES, ClientId, MetricInfo, RunRecord, Status
@@ -49,6 +50,7 @@ class Method:
     variant: str
     name: str  # as readers see it
     method: str
+    about: Mapping[str, Any]  # what it changes of its method
     spent: Spent
     runs: tuple[RunRecord, ...] = field(repr=False)
 
@@ -163,7 +165,7 @@ def _method(variant: str, seeds: Seeds) -> Method:
         None if sent is None else sent * BYTES / 1e6 * done,
         seconds["mean"] if seconds else None,
     )
-    return Method(variant, row_name(variant, about), method_of(seeds), spent, runs)
+    return Method(variant, row_name(variant, about), method_of(seeds), about, spent, runs)
 
 
 def _lacks(methods: Mapping[str, Method]) -> list[str]:
@@ -197,12 +199,13 @@ def _curves(
 
 def _curve(seeds: Mapping[int, Reading], column: str, key: tuple[str, str, str]) -> Curve | None:
     by_seed = [run.series.get(column, {}).get(key, {}) for run in seeds.values()]
-    rounds = thinned(sorted(set.intersection(*(set(curve) for curve in by_seed))))
+    rounds, mean, deviation = curve_over_seeds(by_seed)
     if not rounds:
         return None
-    values = np.array([[curve[t] for t in rounds] for curve in by_seed])  # [S, T]
-    deviation = values.std(0, ddof=1).tolist() if len(values) > 1 else None
-    return Curve(rounds, values.mean(0).tolist(), deviation)
+    kept = thinned(range(len(rounds)))
+    return Curve(
+        [rounds[k] for k in kept], mean[kept].tolist(), None if deviation is None else deviation[kept].tolist()
+    )
 
 
 def thinned(rounds: Sequence[int], most: int = POINTS) -> list[int]:

@@ -13,11 +13,11 @@ from fedprior.errors import FedpriorError
 from fedprior.records.lock import holder
 from fedprior.records.runs import FILES, RunFolder, find_runs
 from fedprior.records.schema import RunRecord, Status
-from fedprior.report.canvas import counted
 from fedprior.report.page.blocks import Reading
 from fedprior.report.page.blocks import reading as reading
 from fedprior.report.page.gather import Gathered, gather
 from fedprior.report.page.page import page
+from fedprior.report.words import counted
 
 Signature = tuple[tuple[str, int, int], ...]
 PAUSE = 0.5  # seconds between two looks at the folders
@@ -123,7 +123,7 @@ def _standing(records: Sequence[RunRecord]) -> str:
     ]
     ended = sum(record.status is Status.FINISHED for record in records)
     cells = sum(map(is_cell, records))
-    parts = [f"{counted(len(records), 'run')}: {ended} finished, {len(working)} at work"]
+    parts = [f"{counted(len(records), 'run')}: {ended} finished, {len(working)} running"]
     if cells:
         parts.append(f"{cells} of them of sweeps")
     return ", ".join(parts) + "."

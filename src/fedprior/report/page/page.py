@@ -18,13 +18,13 @@ from fedprior.errors import FedpriorError
 from fedprior.files import write_text
 from fedprior.records.provenance import now
 from fedprior.records.schema import RunRecord
-from fedprior.report.layouts import AVERAGE_WORDS
-from fedprior.report.page.around import notes_html, overview_html, sweeps_html
+from fedprior.report.page.around import notes_html, overview_html, row_names, row_notes, sweeps_html
 from fedprior.report.page.encode import encoded
 from fedprior.report.page.gather import Gathered, gather
 from fedprior.report.page.look import element, text
 from fedprior.report.page.static import task_html, task_words
 from fedprior.report.untested import untested_runs
+from fedprior.report.words import AVERAGE_WORDS
 
 # In the order in which they are joined; the first three need no document.
 CORE = ("numbers.js", "view.js", "sentences.js")
@@ -68,6 +68,8 @@ def page(gathered: Gathered, title: str | None = None, live: str | None = None) 
     payload = {
         "live": live,
         "words": {"rounds": ROUNDS, "averages": AVERAGE_WORDS},
+        "rows": list(row_names(gathered.tasks).items()),
+        "notes": row_notes(gathered.tasks),
         "tasks": [encoded(task) for task in gathered.tasks],
     }
     title = title or heading(gathered)

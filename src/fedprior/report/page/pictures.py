@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from fedprior.analysis.compare import EQUAL, Interval
+from fedprior.analysis.compare import Interval
+from fedprior.analysis.paired import EQUAL
 from fedprior.records.schema import ClientId
 from fedprior.report.canvas import pushed_apart
 from fedprior.report.page.gather import TaskNumbers
@@ -117,7 +118,9 @@ def gains_picture(task: TaskNumbers, view: View) -> str:
     x = scale(-most, most, 150, WIDTH - RIGHT)
     levels = ticks(-most, most, 6)
     parts = [mark("line", x1=x(t), x2=x(t), y1=4, y2=height - 26, class_="zero" if t == 0 else "grid") for t in levels]
-    parts += [label(x(t), height - 12, number_text(t, view.info, "+").replace(".00", ""), "middle") for t in levels]
+    parts += [
+        label(x(t), height - 12, f"{t:+g}".replace("-", "\N{MINUS SIGN}") if t else "0", "middle") for t in levels
+    ]
     sign = 1 if view.info.higher_is_better else -1
     for k, (variant, row) in enumerate(rows.items()):
         middle = 18 + 24 * k
@@ -200,7 +203,9 @@ def cost_picture(task: TaskNumbers, view: View) -> str:
     x = scale(math.log(left), math.log(right), LEFT, WIDTH - RIGHT)
     y = scale(min(values) - pad, max(values) + pad, bottom, 10)
     parts = [_grid(ticks(min(values) - pad, max(values) + pad, 5), y)]
-    parts += [label(x(math.log(t)), bottom + 16, format_count(t), "middle") for t in log_ticks(left, right)]
+    parts += [
+        label(x(math.log(t)), bottom + 16, format_count(t), "middle") for t in log_ticks(left, right) or costs[:1]
+    ]
     parts.append(label(WIDTH - RIGHT, bottom + 32, f"{COSTS[kind]} (log scale)", "end", "label quiet"))
     named: list[tuple[float, float, float]] = []  # from where to where labels are, and at which height
     for variant, (cost, value) in points.items():

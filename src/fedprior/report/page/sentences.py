@@ -1,7 +1,8 @@
 """What the numbers say, in sentences: who is best, who cannot be told from whom, and what stands behind it.
 
 A variant is called better or worse than another only if Student's t test on paired seeds says so after Holm's adjustment for
-the number of comparisons. The page's own script writes the same sentences at other choices.
+the number of comparisons: with the reference, those with it; of the best one, which was chosen by the same numbers, those of
+all pairs. The page's own script writes the same sentences at other choices.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from fedprior.analysis.evidence import FEW
 from fedprior.analysis.paired import LEVEL
 from fedprior.records.schema import MetricInfo
-from fedprior.report.page.view import ROUNDED, Line, View
+from fedprior.report.page.view import ROUNDED, Best, Line, View
 from fedprior.report.words import format_value, metric_words
 
 MOST = 6  # variants that a sentence tells of one by one
@@ -48,7 +49,7 @@ def number_text(value: float, info: MetricInfo, sign: str = "") -> str:
 
 def sentences(view: View, names: Names) -> list[Sentence]:
     """All that is to be said at a choice."""
-    return [sentence for each in (_best, _against, _alike, _seeds, _samples) for sentence in each(view, names)]
+    return [sentence for each in (_best, _against, _alike, _seeds, _rounds, _samples) for sentence in each(view, names)]
 
 
 def _best(view: View, names: Names) -> Iterator[Sentence]:
@@ -56,25 +57,45 @@ def _best(view: View, names: Names) -> Iterator[Sentence]:
     if view.best is None:
         yield Sentence("plain", [Part("There is no such number in these records.")])
         return
-    (best,) = (line for line in lines if line.variant == view.best)
+    (best,) = (line for line in lines if line.variant == view.best.variant)
     assert best.number is not None
     unit = " %" if view.info.unit == "%" else ""
     which = "highest" if view.info.higher_is_better else "lowest"
     value = number_text(best.number["mean"], view.info)
-    parts = [Part(names[view.best], True), Part(f" has the {which} {metric_words(view.info)}, {value}{unit}.")]
+    parts = [Part(names[view.best.variant], True), Part(f" has the {which} {metric_words(view.info)}, {value}{unit}.")]
     if len(lines) == 1:
         parts = [
             *parts[:1],
             Part(f" has {metric_words(view.info)} {value}{unit}, and there is nothing to compare it with."),
         ]
     elif max(len(line.number["seeds"]) for line in lines if line.number) == 1:
-        parts.append(Part(" With one seed there are no intervals: another seed may turn this around."))
-    elif view.untold:
-        parts += [Part(" The seeds cannot tell it from "), *_listed(view.untold, names, " or "), Part(".")]
+        parts.append(Part(" With one seed there are no intervals: another seed may reverse this."))
     else:
-        others = "the other method" if view.beaten == 1 else f"each of the {view.beaten} others"
-        parts.append(Part(f" It can be told from {others}."))
+        if view.best.ahead:
+            parts += [
+                Part(" Over the seeds that both have, it is worse than "),
+                *_listed(view.best.ahead, names, " and "),
+            ]
+            parts.append(Part("."))
+        if len(view.best.untold) == len(lines) - 1 > MOST:
+            parts.append(
+                Part(f"{_among(view.best, 'the')} seeds cannot tell it from any of the {len(lines) - 1} others.")
+            )
+        elif view.best.untold:
+            parts += [
+                Part(f"{_among(view.best, 'the')} seeds cannot tell it from "),
+                *_listed(view.best.untold, names, " or "),
+                Part("."),
+            ]
+        if len(view.best.beaten) == len(lines) - 1:
+            others = "the other method" if len(lines) == 2 else f"each of the {len(lines) - 1} others"
+            parts.append(Part(f"{_among(view.best, 'it')} can be told from {others}."))
     yield Sentence("plain", parts)
+
+
+def _among(best: Best, word: str) -> str:
+    """How a sentence begins that is told from comparisons of pairs."""
+    return f" With {best.pairs} pairs judged together, {word}" if best.pairs > 1 else f" {word.title()}"
 
 
 def _against(view: View, names: Names) -> Iterator[Sentence]:
@@ -91,21 +112,20 @@ def _against(view: View, names: Names) -> Iterator[Sentence]:
     agreeing = [line for line in without if line not in single]
     open_ = [line for line in compared if line.adjusted is not None and line.adjusted >= LEVEL]
     tested = len(told) + len(open_)
-    adjusted = f", adjusted for {tested} comparisons" if tested > 1 else ""
-    groups: tuple[tuple[str, str, list[Line]], ...] = (
-        ("good", "Better than ", [line for line in told if gain(line) > 0]),
-        ("bad", "Worse than ", [line for line in told if gain(line) <= 0]),
-        ("plain", "Not to be told from ", open_),
-        ("plain", "One seed alone says nothing of another; against ", single),
-        ("plain", "All seeds have the very same difference, so there is no interval; against ", agreeing),
+    together = (f" ({tested} comparisons judged together)" if tested > 1 else "") + "; differences"
+    groups: tuple[tuple[str, str, str, list[Line]], ...] = (
+        ("good", "Better than ", together, [line for line in told if gain(line) > 0]),
+        ("bad", "Worse than ", together, [line for line in told if gain(line) <= 0]),
+        ("plain", "Cannot be told apart from ", together, open_),
+        ("plain", "With one seed nothing can be said about others; differences from ", "", single),
+        ("plain", "All seeds have the very same difference, so there is no interval; differences from ", "", agreeing),
     )
-    points = " points" if view.info.unit == "%" else ""
-    for tone, words, lines in groups:
+    unit = "points" if view.info.unit == "%" else metric_words(view.info)
+    for tone, before, after, lines in groups:
         if lines:
             ordered = sorted(lines, key=gain, reverse=tone != "bad")
             rest = len(ordered) - MOST
-            parts = [Part(words), Part(names[view.choice.against], True)]
-            parts.append(Part(f", in{points or ' ' + metric_words(view.info)}{adjusted if tone != 'plain' else ''}: "))
+            parts = [Part(before), Part(names[view.choice.against], True), Part(f"{after} in {unit}: ")]
             for k, line in enumerate(ordered[:MOST]):
                 parts += [Part("; ")] * (k > 0) + [
                     Part(names[line.variant], True),
@@ -120,7 +140,8 @@ def _difference(line: Line, info: MetricInfo) -> str:
     interval = line.apart.interval
     texts = []
     if interval.low is not None and interval.high is not None:
-        texts.append(f"{number_text(interval.low, info, '+')} to {number_text(interval.high, info, '+')}")
+        low, high = (number_text(end, info, "+") for end in (interval.low, interval.high))
+        texts.append(f"95 % interval {low} to {high}")
     if line.counts is not None:
         clients = sum(line.counts)
         texts.append(f"better for {line.counts.wins} of {clients} clients, worse for {line.counts.losses}")
@@ -153,6 +174,18 @@ def _seeds(view: View, names: Names) -> Iterator[Sentence]:
     if other:
         parts = [Part("Without a global model, so that the personal ones stand in: "), *_listed(other, names, " and ")]
         yield Sentence("plain", [*parts, Part(".")])
+
+
+def _rounds(view: View, names: Names) -> Iterator[Sentence]:
+    """Where some have done fewer rounds than others: they may not be finished, or have spent their budget."""
+    ends = {
+        line.variant: sorted({rounds[-1] for rounds in line.cell.rounds.values()})
+        for line in view.lines
+        if line.number is not None and line.cell is not None
+    }
+    if view.choice.round in ("last", "last10") and len({t for each in ends.values() for t in each}) > 1:
+        told = [(names[v], f" {each[0]}" + (f" to {each[-1]}" if len(each) > 1 else "")) for v, each in ends.items()]
+        yield Sentence("plain", [Part("Rounds differ ("), *_joined(told), Part(").")])
 
 
 def _samples(view: View, names: Names) -> Iterator[Sentence]:

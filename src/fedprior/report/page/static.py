@@ -11,26 +11,26 @@ from fedprior.analysis.evidence import is_share, wilson
 from fedprior.analysis.paired import LEVEL
 from fedprior.analysis.series import ROUNDS
 from fedprior.records.schema import MetricInfo
-from fedprior.report.canvas import counted, counted_seeds
-from fedprior.report.layouts import AVERAGE_WORDS
+from fedprior.records.thinning import KEY
 from fedprior.report.page import pictures
 from fedprior.report.page.about import about_html
 from fedprior.report.page.gather import TaskNumbers
 from fedprior.report.page.look import NONE, element, text
 from fedprior.report.page.sentences import number_text, sentences
 from fedprior.report.page.view import Choice, Line, View, per_client
-from fedprior.report.words import format_count, format_number, metric_words
+from fedprior.report.words import AVERAGE_WORDS, counted, counted_seeds, format_count, format_number, metric_words
 
 WORST = 8  # clients of which the worst are told one by one
 
 
-def choice_words(choice: Choice, info: MetricInfo) -> str:
-    """What is looked at, for a caption."""
+def choice_words(choice: Choice, info: MetricInfo, is_curve: bool = False) -> str:
+    """What is looked at, for a caption; a curve is of every round."""
     unit = " in percent" if info.unit == "%" else ""
     models = f"{choice.model} model{'' if choice.model == 'global' else 's'}"
     data = f"own test samples, {AVERAGE_WORDS[choice.average]}" if choice.data == "own" else "pooled test samples"
+    when = "" if is_curve else f", {ROUNDS[choice.round]}"
     better = "" if info.higher_is_better else "; lower is better"
-    return f"{metric_words(info)}{unit}, {models}, {data}, {ROUNDS[choice.round]}{better}"
+    return f"{metric_words(info)}{unit}, {models}, {data}{when}{better}"
 
 
 def task_words(task: TaskNumbers) -> str:
@@ -38,8 +38,12 @@ def task_words(task: TaskNumbers) -> str:
     seeds = counted_seeds([len(method.runs) for method in task.methods.values()])
     rounds = sorted({method.spent.rounds for method in task.methods.values()})
     done = counted(rounds[0], "round") if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]} rounds"
-    clients = f"{counted(len(task.samples), 'client')} with {counted(sum(task.samples.values()), 'test sample')}"
-    return f"{counted(len(task.methods), 'method')}, {seeds}, {done}, {clients}"
+    of = {run.config["run"]["clients"] for method in task.methods.values() for run in method.runs if KEY in run.config}
+    clients = counted(len(task.samples), "client")
+    if of:  # not all are recorded
+        clients = f"{len(task.samples):,} of {counted(max(of), 'client')} recorded one by one,"
+    samples = counted(sum(task.samples.values()), "test sample")
+    return f"{counted(len(task.methods), 'method')}, {seeds}, {done}, {clients} with {samples}"
 
 
 def task_html(task: TaskNumbers, place: int, several: bool) -> str:
@@ -47,7 +51,8 @@ def task_html(task: TaskNumbers, place: int, several: bool) -> str:
     view = task.view(task.usual)
     what = choice_words(view.choice, view.info)
     level = "h3" if several else "h2"
-    curves = f"{what.removesuffix(', ' + ROUNDS[view.choice.round])}; mean over seeds, the reference dashed"
+    mean = "mean over seeds, " if _has_spread(view) else ""
+    curves = f"{choice_words(view.choice, view.info, is_curve=True)}; {mean}the reference dashed"
     captions = {"sentences": what, "summary": what, "curves": curves}
     parts = [
         ("sentences", "What the numbers say", sentences_html(task, view)),
@@ -109,11 +114,34 @@ def summary_html(task: TaskNumbers, view: View) -> str:
     for line in view.lines:
         cells = _cells(task, view, line, (low, high))
         tds = "".join(element("td", cell, data_label=name) for name, cell in zip(head[1:], cells, strict=True))
-        name = element("th", text(pictures.cut(task.names[line.variant], 24)), scope="row")
+        name = element("th", text(pictures.cut(task.names[line.variant], 20)), scope="row")
         rows.append(element("tr", name + tds, class_="reference" if line.variant == view.choice.against else None))
     heads = "".join(element("th", text(name), scope="col") for name in head)
     shown = table_html(heads, rows, "summary")
-    return element("div", shown, class_="wide", tabindex="0", role="region", aria_label="summary")
+    region = element("div", shown, class_="wide", tabindex="0", role="region", aria_label="summary")
+    return region + element("p", text(summary_hint(task, view)), class_="quiet hint")
+
+
+def summary_hint(task: TaskNumbers, view: View) -> str:
+    """What the signs in the summary mean."""
+    parts = []
+    if _has_spread(view):
+        parts.append("± is one standard deviation over seeds.")
+    if any(line.apart is not None and line.apart.interval.low is not None for line in view.lines):
+        parts.append(
+            "Brackets and bars are 95 % intervals of the difference over paired seeds; a coloured one stays away from 0 "
+            "after Holm\N{RIGHT SINGLE QUOTATION MARK}s adjustment."
+        )
+    if view.choice.data == "own" and any(line.cell is not None and line.cell.tenth for line in view.lines):
+        parts.append("In parentheses: the test samples behind the worst tenth of clients.")
+    parts.append("Gradients, megabytes and seconds are of the whole run.")
+    if any(method.spent.hvps for method in task.methods.values()):
+        parts.append("A Hessian-vector product counts as two gradients.")
+    return " ".join(parts)
+
+
+def _has_spread(view: View) -> bool:
+    return any(line.number is not None and line.number["std"] is not None for line in view.lines)
 
 
 def table_html(heads: str, rows: Iterable[str], kind: str) -> str:
@@ -145,8 +173,8 @@ def _cells(task: TaskNumbers, view: View, line: Line, ends: tuple[float, float])
         counts,
         text(tenth_words(line, info)),
         NONE if spent.gradients is None else format_count(spent.gradients),
-        NONE if spent.megabytes is None else f"{spent.megabytes:.3g}",
-        NONE if spent.seconds is None else f"{spent.seconds:.3g}",
+        NONE if spent.megabytes is None else format_count(spent.megabytes),
+        NONE if spent.seconds is None else format_count(spent.seconds),
         NONE if line.number is None else str(len(line.number["seeds"])),
     )
 
@@ -171,7 +199,7 @@ def tenth_words(line: Line, info: MetricInfo) -> str:
 
 def worst_html(task: TaskNumbers, view: View) -> str:
     """The clients that fare worst with the best method, and what so few samples can tell."""
-    line = next((line for line in view.lines if line.variant == view.best), None)
+    line = next((line for line in view.lines if view.best and line.variant == view.best.variant), None)
     if line is None or line.cell is None or not line.cell.clients:
         return ""
     values = per_client(line.cell, sorted(line.cell.clients))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from fedprior.analysis.series import VALIDATION, series_of
+from fedprior.analysis.series import VALIDATION, curve_over_seeds, series_of
 from fedprior.analysis.summary import Number, over_seeds
 from fedprior.records.schema import ACCURACY, RunRecord, Status
 
@@ -51,12 +52,11 @@ def _tried(name: str, runs: list[RunRecord]) -> Tried:
     curves = [series_of(run, ACCURACY.name).get(VALIDATION, {}) for run in runs]
     diverged = any(run.status is Status.DIVERGED for run in runs)
     known = {run.seed: curve[max(curve)] for run, curve in zip(runs, curves, strict=True) if curve}
-    shared = sorted(set.intersection(*map(set, curves)))
     statuses = {run.status.value for run in runs}
     return Tried(
         name,
         over_seeds(known) if known and not diverged else None,
-        [float(np.mean([curve[t] for curve in curves])) for t in shared],
+        [x for x in curve_over_seeds(curves).mean.tolist() if math.isfinite(x)],
         min(max([run.round, *curve]) for run, curve in zip(runs, curves, strict=True)),
         runs[0].config["run"]["protocol"]["rounds"],
         "diverged" if diverged else ", ".join(sorted(statuses)),

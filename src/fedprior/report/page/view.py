@@ -6,15 +6,16 @@ The page's own script does the same for every choice that a reader makes; a test
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from fedprior.analysis.compare import EQUAL, LOCAL, Interval
+from fedprior.analysis.compare import LOCAL, Interval
 from fedprior.analysis.evidence import FEW, is_share
-from fedprior.analysis.paired import LEVEL, holm, p_value
+from fedprior.analysis.paired import EQUAL, LEVEL, holm, p_value
 from fedprior.analysis.series import ROUNDS
 from fedprior.analysis.summary import Number, over_seeds
 from fedprior.records.schema import ACCURACY, AVERAGES, ClientId, MetricInfo
@@ -41,10 +42,10 @@ class Choice(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """A variant minus the reference over the seeds that both have."""
+    """A variant minus another over the seeds that both have."""
 
     interval: Interval
-    p: float | None  # None: a single seed
+    p: float | None  # None: a single seed, or seeds that agree by chance
     seeds: list[int]
 
 
@@ -68,6 +69,16 @@ class Line:
     counts: Counts | None = None
 
 
+class Best(NamedTuple):
+    """The variant with the best mean, and what pairwise comparisons of all variants say of it."""
+
+    variant: str
+    beaten: list[str]  # those than which it is better, told by the seeds
+    untold: list[str]  # those that it cannot be told from
+    ahead: list[str]  # those that are better than it over the seeds that both have: seeds may differ
+    pairs: int  # that were tested
+
+
 @dataclass(frozen=True)
 class View:
     """All variants at a choice."""
@@ -75,9 +86,7 @@ class View:
     choice: Choice
     info: MetricInfo
     lines: list[Line]
-    best: str | None
-    beaten: int  # variants that the best one can be told from
-    untold: list[str]  # those that it cannot be told from
+    best: Best | None  # None: no variant has a number
     equal: list[list[str]]
     few: int  # clients with so few test samples that one is more than five points
     clients: int
@@ -108,15 +117,12 @@ def view(block: Block, info: MetricInfo, choice: Choice, samples: Mapping[Client
         counts = count(cell, theirs, apart.seeds, info) if cell and theirs and apart and own else None
         number = over_seeds(numbers[variant]) if numbers[variant] else None
         lines.append(Line(variant, cell, number, apart, adjusted.get(variant), counts))
-    best, beaten, untold = _best(numbers, info)
     present = {client for cell in block.cells.values() if cell for client in cell.samples}
     return View(
         choice,
         info,
         lines,
-        best,
-        beaten,
-        untold,
+        _best(numbers, info),
         block.equal,
         few=sum(samples[client] < FEW for client in present) if is_share(info) else 0,
         clients=len(present),
@@ -153,15 +159,26 @@ def count(ours: Cell, theirs: Cell, seeds: Sequence[int], info: MetricInfo) -> C
     return Counts(wins, len(apart) - wins - losses, losses)
 
 
-def _best(numbers: Mapping[str, Mapping[int, float]], info: MetricInfo) -> tuple[str | None, int, list[str]]:
-    """The variant with the best mean, from how many others it can be told, and from which it cannot."""
+def _best(numbers: Mapping[str, Mapping[int, float]], info: MetricInfo) -> Best | None:
+    """The best variant, compared with all others.
+
+    Which one is best is chosen by looking at the very numbers that are compared, so that the adjustment is for all pairs.
+    """
     sign = 1 if info.higher_is_better else -1
     means = {v: sign * round(float(np.mean(list(each.values()))), ROUNDED) for v, each in numbers.items() if each}
     finite = {v: mean for v, mean in means.items() if np.isfinite(mean)}
     if not finite:
-        return None, 0, []
+        return None
     best = max(finite, key=lambda v: finite[v])
-    aparts = {v: _apart(numbers[v], numbers[best]) for v in finite if v != best}
-    adjusted = holm({v: apart.p for v, apart in aparts.items() if apart is not None and apart.p is not None})
-    untold = [v for v in aparts if adjusted.get(v, 1.0) >= LEVEL]
-    return best, len(aparts) - len(untold), untold
+    pairs = {pair: _apart(*(numbers[v] for v in pair)) for pair in itertools.combinations(finite, 2)}
+    adjusted = holm({pair: a.p for pair, a in pairs.items() if a is not None and a.p is not None})
+    found = Best(best, [], [], [], len(adjusted))
+    for pair, apart in pairs.items():
+        if best in pair:
+            (other,) = (v for v in pair if v != best)
+            if apart is None or adjusted.get(pair, 1.0) >= LEVEL:
+                found.untold.append(other)
+            else:
+                gain = sign * apart.interval.mean * (1 if pair[0] == best else -1)
+                (found.beaten if gain > 0 else found.ahead).append(other)
+    return found

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedprior.data.partitions.base import label_counts, statistics
-from fedprior.report.canvas import INK, counted, literal, new_figure
+from fedprior.report.canvas import INK, literal, new_figure
 from fedprior.report.partitions import count_colours
 from fedprior.report.tables import Table
+from fedprior.report.words import counted
 from fedprior.reproduce.paper import heterogeneity
 from fedprior.reproduce.paper.artefact import Artefact, Request
 from fedprior.reproduce.paper.drawing import SMALL, WIDTH, refuse, whole_numbers, write_captioned, write_values

@@ -7,31 +7,34 @@ const ROUND_WORDS = { last: "last", last10: "mean of the last 10", validation: "
 /** A choice that the task can show, as near as may be to the one that was made. */
 function settled(task, choice) {
   const { usual } = task;
-  const metric = choice.metric in task.metrics ? choice.metric : usual.metric;
+  const metric = Object.hasOwn(task.metrics, choice.metric) ? choice.metric : usual.metric;
   const models = Object.keys(task.blocks[metric]);
   const model = models.includes(choice.model) ? choice.model : models.includes(usual.model) ? usual.model : models[0];
   const rounds = Object.keys(task.blocks[metric][model]);
   const round = rounds.includes(choice.round) ? choice.round : rounds[0];
   const pooled = task.blocks[metric][model][round].cells.some((cell) => cell && cell.averages.pooled !== undefined);
   const data = choice.data === "pooled" && pooled ? "pooled" : "own";
-  const average = choice.average in payloadWords().averages ? choice.average : usual.average;
+  const average = Object.hasOwn(payloadWords().averages, choice.average) ? choice.average : usual.average;
   const against = task.methods.some((method) => method.id === choice.against) ? choice.against : usual.against;
   return { metric, model, data, average, round, against };
 }
 
 const payloadWords = () => data.words;
 
-/** What is looked at, for captions; curves are of every round. */
-function choiceWords(choice, info, isCurve = false) {
+/** What is looked at, for captions; `round` may be null. */
+function choiceWords(choice, info) {
   const unit = info.unit === "%" ? " in percent" : "";
   const models = `${choice.model} model${choice.model === "global" ? "" : "s"}`;
   const where = choice.data === "own" ? `own test samples, ${payloadWords().averages[choice.average]}` : "pooled test samples";
-  const better = info.higher ? "" : "; lower is better";
-  if (isCurve) {
-    const own = `own test samples, ${payloadWords().averages[choice.average]}`; // on pooled ones there are no curves
-    return `${info.words}${unit}, ${models}, ${own}${better}; mean and one standard deviation over seeds, the reference dashed`;
-  }
-  return `${info.words}${unit}, ${models}, ${where}, ${payloadWords().rounds[choice.round]}${better}`;
+  const when = choice.round === null ? "" : `, ${payloadWords().rounds[choice.round]}`;
+  return `${info.words}${unit}, ${models}, ${where}${when}${info.higher ? "" : "; lower is better"}`;
+}
+
+/** The same for curves, which are of every round, and on own test samples alone. */
+function curveWords(view) {
+  const what = choiceWords({ ...view.choice, data: "own", round: null }, view.info);
+  const seeds = view.lines.some((line) => line.number && line.number.std !== null) ? "mean and one standard deviation over seeds, " : "";
+  return `${what}; ${seeds}the reference dashed`;
 }
 
 function drawBar(task) {

@@ -27,9 +27,10 @@ function drawSlope(body, task, view) {
   const width = Math.max(250, figure.clientWidth);
   const [left, right, height] = [44, width - 24, 300];
   const every = pairs.flatMap(([a, b]) => [a, b]);
-  const y = scaleOf(Math.min(...every), Math.max(...every), height - 34, 12);
+  const [low, high] = extent(every);
+  const y = scaleOf(low, high, height - 34, 12);
   const parts = [];
-  for (const t of ticks(Math.min(...every), Math.max(...every), 5)) {
+  for (const t of ticks(low, high, 5)) {
     parts.push(s("line", { x1: left, x2: right, y1: y(t), y2: y(t), class: "grid" }), label(left - 8, y(t) + 4, String(t), { "text-anchor": "end" }));
   }
   for (const [a, b, c] of pairs) {

@@ -11,7 +11,8 @@ function drawCost(body, task, view) {
   const kind = known.some(([key]) => key === state.cost) ? state.cost : known[0][0];
   const points = view.lines.filter((line) => line.number && line.method[kind] !== null).map((line) => ({ line, cost: line.method[kind], value: line.number.mean }));
   const figure = h("figure", {});
-  const words = "Dashed: the best to be had for the cost. Bars: one standard deviation over seeds.";
+  const bars = points.some(({ line }) => line.number.std !== null) ? " Bars: one standard deviation over seeds." : "";
+  const words = `Dashed: the best to be had for the cost.${bars}`;
   body.replaceChildren(h("div", { class: "controls" }, chooser("cost", "cost", known, kind, chooseCost), h("p", { class: "quiet hint" }, words)), figure);
   if (points.length) costFigure(figure, points, kind, view);
 }
@@ -44,7 +45,8 @@ function costFigure(figure, points, kind, view) {
   for (const t of ticks(under - pad, over + pad, 5)) {
     parts.push(s("line", { x1: left, x2: width - right, y1: y(t), y2: y(t), class: "grid" }), label(left - 6, y(t) + 4, String(t), { "text-anchor": "end" }));
   }
-  const marks = positive.length ? logTicks(low, high) : [];
+  const round = positive.length ? logTicks(low, high) : [];
+  const marks = round.length ? round : positive.slice(0, 1); // costs that are all alike may lie between round numbers
   const every = Math.ceil(marks.length / (width < 560 ? 4 : 9));
   marks.filter((_, k) => k % every === 0).forEach((t) => parts.push(label(x(t), bottom + 16, countText(t), { "text-anchor": "middle" })));
   if (free) parts.push(label(x(0), bottom + 16, "0", { "text-anchor": "middle" }));

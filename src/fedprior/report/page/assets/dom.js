@@ -44,7 +44,7 @@ function chooser(words, ident, options, chosen, onchange) {
   for (const [value, shown, disabled] of options) {
     select.append(h("option", { value, selected: value === chosen, disabled }, shown));
   }
-  return h("label", { class: "choice", for: ident }, h("span", {}, words), select);
+  return h("label", { class: "choice" }, h("span", {}, words), select);
 }
 
 /** A little box beside the pointer; lines are [text, class] pairs. */

@@ -15,9 +15,9 @@ function drawGains(body, task, view) {
   const sign = view.info.higher ? 1 : -1;
   const ordered = [...rows].sort((a, b) => sign * (meanGain(b) - meanGain(a)) || a.i - b.i);
   const figure = h("figure", {});
-  const options = [["", "nobody"], ...task.clients.map((name, c) => [String(c), cut(name, 40)])];
+  const options = [["", "none"], ...task.clients.map((name, c) => [String(c), cut(name, 40)])];
   const follow = chooser("follow client", "follow", options, state.client === null ? "" : String(state.client), (value) => followClient(value === "" ? null : Number(value)));
-  const words = "Each dot is a client, larger with more test samples. Point at one to find it in every picture, click to follow it. \u25c6 mean of the clients, with its 95 % interval over seeds.";
+  const words = "Each dot is a client, larger with more test samples. Point at one to find it in every picture, click to follow it. \u25c6 mean of the clients" + (rows.some((line) => line.apart.low !== null) ? ", with its 95 % interval over seeds." : ".");
   body.replaceChildren(h("div", { class: "controls" }, follow, h("p", { class: "quiet hint" }, words)), figure, gainsTable(task, ordered, view));
   gainsFigure(figure, task, ordered, view);
 }
@@ -31,9 +31,9 @@ function gainsFigure(figure, task, rows, view) {
   const height = row * rows.length + 44;
   const bottom = height - 36;
   const every = rows.flatMap((line) => line.differences.filter((d) => d !== null));
-  const [least, largest] = every.reduce(([low, high], d) => [Math.min(low, d), Math.max(high, d)], [0, 0]); // they may be too many for arguments
+  const [least, largest] = extent([0, ...every]);
   const x = scaleOf(least, largest, left + 8, width - right - 8);
-  const most = Math.max(...task.samples);
+  const [, most] = extent(task.samples);
   const parts = [];
   for (const t of ticks(least, largest, narrow ? 4 : 8)) {
     parts.push(s("line", { x1: x(t), x2: x(t), y1: 2, y2: bottom, class: t === 0 ? "zero" : "grid" }));
@@ -101,7 +101,7 @@ function pointable(figure, task, view) {
   const point = (event) => {
     const given = event.target.getAttribute && event.target.closest("[data-client]");
     const c = given ? Number(given.getAttribute("data-client")) : null;
-    if (c === null || !(c < task.samples.length)) {
+    if (c === null) {
       pointAt(null);
       untip(figure);
       return;

@@ -27,7 +27,7 @@ function drawHoldings(body, task, view) {
   for (let i = 0; i < shown; i++) held.classes.forEach((_, j) => (most = Math.max(most, count(part, i, j))));
   const marks = [];
   for (let i = 0; i < shown; i++) {
-    const column = s("g", { class: "column", "data-client": i });
+    const column = s("g", { class: "column", "data-client": i < task.clients.length ? i : null }); // the others have no results
     column.append(s("rect", { x: left + i * step, y: 2, width: step, height: row * held.classes.length, class: "ground" }));
     held.classes.forEach((name, j) => {
       const n = count(part, i, j);

@@ -26,7 +26,7 @@ function draw(...names) {
   for (const section of article.querySelectorAll("section[data-part]")) {
     const part = section.getAttribute("data-part");
     if (!(part in SECTIONS) || (names.length && !names.includes(part))) continue;
-    if (CAPTIONED.includes(part)) section.querySelector(".caption").textContent = choiceWords(lastView.choice, lastView.info, part === "curves");
+    if (CAPTIONED.includes(part)) section.querySelector(".caption").textContent = part === "curves" ? curveWords(lastView) : choiceWords(lastView.choice, lastView.info);
     section.hidden = part === "holdings" && !task.holdings;
     keepingFocus(section, () => SECTIONS[part](section.querySelector(".body"), task, lastView));
   }
@@ -51,6 +51,9 @@ function keepingFocus(section, act) {
 function focusPath(active) {
   if (active.id) return `#${active.id}`;
   if (active.classList.contains("stage")) return ".stage";
+  if (active.matches("details[data-fold] > summary")) return `details[data-fold="${active.parentElement.getAttribute("data-fold")}"] > summary`;
+  if (active.hasAttribute("data-sort")) return `button[data-sort="${active.getAttribute("data-sort")}"]`;
+  if (active.hasAttribute("data-head")) return `button[data-head="${active.getAttribute("data-head")}"]`;
   const row = active.closest("[data-method],[data-client]");
   if (active.classList.contains("name") && row) {
     return row.hasAttribute("data-method") ? `[data-method="${row.getAttribute("data-method")}"] button.name` : `[data-client="${row.getAttribute("data-client")}"] button.name`;
@@ -81,6 +84,9 @@ function choose(change) {
 }
 
 function chooseTask(k) {
+  for (const section of articleOf(state.task).querySelectorAll("section[data-part]")) {
+    if (section.getAttribute("data-part") in SECTIONS) section.querySelector(".body").replaceChildren(); // its names of controls are those of the next
+  }
   state.task = k;
   state.method = state.client = null;
   drawAll();
@@ -187,7 +193,16 @@ async function look() {
   window.setTimeout(look, 2000);
 }
 
+/** How to find what has the focus in the page that is to come; null if it is not in a section. */
+function focusKept() {
+  const active = document.activeElement;
+  const section = active && active.closest("section[data-part]");
+  const path = section && focusPath(active);
+  return path && `section[data-part="${section.getAttribute("data-part")}"] ${path}`;
+}
+
 async function renew(fresh) {
+  let focus = focusKept();
   const kept = data.tasks[state.task];
   const names = kept ? { task: kept.name, client: kept.clients[state.client], method: (kept.methods[state.method] || {}).id } : {};
   const open = [...document.querySelectorAll("details[open][data-fold]")].map((each) => each.getAttribute("data-fold"));
@@ -208,11 +223,15 @@ async function renew(fresh) {
     const method = task.methods.findIndex((each) => each.id === names.method);
     state.client = client < 0 ? null : client;
     state.method = method < 0 ? null : method;
+    const placeNow = (i) => task.methods.findIndex((each) => each.id === kept.methods[i].id); // others may have come before it
+    if (kept && focus) focus = focus.replace(/data-method="(\d+)"/, (_, i) => `data-method="${placeNow(i)}"`);
     drawAll();
   }
   for (const details of document.querySelectorAll("details[data-fold]")) {
     if (open.includes(details.getAttribute("data-fold"))) details.open = true;
   }
+  const again = focus && [...document.querySelectorAll(focus)].find((node) => !node.closest("[hidden]"));
+  if (again) again.focus({ preventScroll: true });
   window.scrollTo(x, y);
 }
 
@@ -243,7 +262,8 @@ async function start() {
 }
 
 if (typeof DecompressionStream === "undefined") {
-  tell("This browser is too old for choices and interaction; the tables and pictures below are complete.");
+  const words = "This browser is too old for choices and interaction; the tables and pictures below are complete.";
+  document.getElementById("main").prepend(h("p", { class: "said plain" }, words));
 } else {
   start();
 }

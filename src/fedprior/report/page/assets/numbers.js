@@ -8,6 +8,9 @@ const sum = (xs) => xs.reduce((total, x) => total + x, 0);
 const inOrder = (x) => Math.round(x * 1e6); // beyond six digits, two numbers are equal when they are put in order
 const mean = (xs) => sum(xs) / xs.length;
 
+/** The least and the largest; there may be too many for arguments of a function. */
+const extent = (xs) => xs.reduce(([low, high], x) => [Math.min(low, x), Math.max(high, x)], [Infinity, -Infinity]);
+
 /** The standard deviation with n - 1; null for a single number. */
 function deviation(xs) {
   if (xs.length < 2) return null;

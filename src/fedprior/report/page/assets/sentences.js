@@ -11,6 +11,7 @@ function sentencesOf(view) {
   againstSentences(view, say);
   for (const group of view.equal) say("plain", "The same value for every client: ", ...listed(group, name, " and "), ".");
   seedSentences(view, name, say);
+  roundSentence(view, name, say);
   if (view.few && view.choice.data === "own") {
     const verb = view.few === 1 ? "has" : "have";
     say("plain", `${view.few} of ${view.clients} clients ${verb} fewer than ${FEW} test samples: there, one is more than 5 points.`);
@@ -32,11 +33,14 @@ function bestSentence(view, name, say) {
   }
   const parts = [first, ` has the ${view.info.higher ? "highest" : "lowest"} ${view.info.words}, ${value}.`];
   if (Math.max(...known.map((line) => line.number.seeds.length)) === 1) {
-    parts.push(" With one seed there are no intervals: another seed may turn this around.");
-  } else if (view.untold.length) {
-    parts.push(" The seeds cannot tell it from ", ...listed(view.untold, name, " or "), ".");
+    parts.push(" With one seed there are no intervals: another seed may reverse this.");
   } else {
-    parts.push(` It can be told from ${view.beaten === 1 ? "the other method" : `each of the ${view.beaten} others`}.`);
+    if (view.ahead.length) parts.push(" Over the seeds that both have, it is worse than ", ...listed(view.ahead, name, " and "), ".");
+    const others = known.length - 1;
+    const begin = (word) => (view.pairs > 1 ? ` With ${view.pairs} pairs judged together, ${word.toLowerCase()}` : ` ${word}`);
+    if (view.untold.length === others && others > MOST) parts.push(`${begin("The")} seeds cannot tell it from any of the ${others} others.`);
+    else if (view.untold.length) parts.push(`${begin("The")} seeds cannot tell it from `, ...listed(view.untold, name, " or "), ".");
+    if (view.beaten.length === others) parts.push(`${begin("It")} can be told from ${others === 1 ? "the other method" : `each of the ${others} others`}.`);
   }
   return say("plain", ...parts);
 }
@@ -50,18 +54,18 @@ function againstSentences(view, say) {
   const single = without.filter((line) => line.apart.seeds.length === 1);
   const agreeing = without.filter((line) => line.apart.seeds.length > 1);
   const tested = told.length + open.length;
-  const adjusted = tested > 1 ? `, adjusted for ${tested} comparisons` : "";
-  const unit = view.info.unit === "%" ? " points" : ` ${view.info.words}`;
-  for (const [tone, words, lines] of [
-    ["good", "Better than ", told.filter((line) => gain(line) > 0)],
-    ["bad", "Worse than ", told.filter((line) => gain(line) <= 0)],
-    ["plain", "Not to be told from ", open],
-    ["plain", "One seed alone says nothing of another; against ", single],
-    ["plain", "All seeds have the very same difference, so there is no interval; against ", agreeing],
+  const together = `${tested > 1 ? ` (${tested} comparisons judged together)` : ""}; differences`;
+  const unit = view.info.unit === "%" ? "points" : view.info.words;
+  for (const [tone, before, after, lines] of [
+    ["good", "Better than ", together, told.filter((line) => gain(line) > 0)],
+    ["bad", "Worse than ", together, told.filter((line) => gain(line) <= 0)],
+    ["plain", "Cannot be told apart from ", together, open],
+    ["plain", "With one seed nothing can be said about others; differences from ", "", single],
+    ["plain", "All seeds have the very same difference, so there is no interval; differences from ", "", agreeing],
   ]) {
     if (!lines.length) continue;
     const ordered = [...lines].sort((a, b) => (tone === "bad" ? gain(a) - gain(b) : gain(b) - gain(a)));
-    const parts = [words, [view.lines[view.against].name, true], `, in${unit}${tone === "plain" ? "" : adjusted}: `];
+    const parts = [before, [view.lines[view.against].name, true], `${after} in ${unit}: `];
     ordered.slice(0, MOST).forEach((line, k) => {
       if (k) parts.push("; ");
       parts.push([line.name, true], ` ${differenceText(line, view.info)}`);
@@ -74,7 +78,7 @@ function againstSentences(view, say) {
 function differenceText(line, info) {
   const { apart, counts } = line;
   const texts = [];
-  if (apart.low !== null) texts.push(`${valueText(apart.low, info, true)} to ${valueText(apart.high, info, true)}`);
+  if (apart.low !== null) texts.push(`95 % interval ${valueText(apart.low, info, true)} to ${valueText(apart.high, info, true)}`);
   if (counts) {
     const clients = counts.wins + counts.ties + counts.losses;
     texts.push(`better for ${counts.wins} of ${clients} clients, worse for ${counts.losses}`);
@@ -101,6 +105,14 @@ function seedSentences(view, name, say) {
   if (other.length) {
     say("plain", "Without a global model, so that the personal ones stand in: ", ...listed(other, name, " and "), ".");
   }
+}
+
+/** Where some have done fewer rounds than others: they may not be finished, or have spent their budget. */
+function roundSentence(view, name, say) {
+  const known = view.lines.filter((line) => line.number);
+  if (!["last", "last10"].includes(view.choice.round) || new Set(known.flatMap((line) => line.cell.ends)).size < 2) return;
+  const told = ([first, ...others]) => ` ${first}${others.length ? ` to ${others[others.length - 1]}` : ""}`;
+  say("plain", "Rounds differ (", ...known.flatMap((line, k) => [...(k ? [", "] : []), name(line.i), told(line.cell.ends)]), ").");
 }
 
 function listed(methods, name, last) {

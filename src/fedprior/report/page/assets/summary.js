@@ -24,28 +24,30 @@ function tenthText(task, line, info) {
   return `${valueText(value, info)} (${low === high ? low : `${low}\u2013${high}`})`;
 }
 
-/** Columns: what they are called, what they are sorted by (the better end first), and what they show. */
+/** Columns: what they are called, what they are sorted by (the better end first), whether their numbers then fall, and what they show. */
 function summaryColumns(task, view) {
   const sign = view.info.higher ? -1 : 1;
+  const falls = view.info.higher;
   const reference = view.lines[view.against].name;
+  const pooled = view.choice.data === "pooled"; // of which there is no worst tenth
   const known = (x, f) => (x === null || x === undefined ? null : f(x));
   const short = (x) => known(x, (value) => countText(value)) ?? "\u2013";
   const columns = [
     { key: "method", words: "method", by: (line) => line.i },
-    { key: "value", words: view.info.words, by: (line) => known(line.number, (n) => sign * n.mean), show: (line) => numberText(line.number, view.info) },
-    { key: "apart", words: `minus ${cut(reference, 24)}`, by: (line) => (line.i === view.against ? 0 : known(line.apart, (a) => sign * a.mean)), show: (line) => apartNode(line, view) },
-    { key: "counts", words: "better / equal / worse", by: (line) => known(line.counts, (c) => -c.wins + c.losses), show: (line) => countsNode(line) },
-    { key: "tenth", words: "worst tenth (samples)", by: (line) => known(tenthOf(task, line), (x) => sign * x), show: (line) => tenthText(task, line, view.info) },
+    { key: "value", words: view.info.words, falls, by: (line) => known(line.number, (n) => sign * n.mean), show: (line) => numberText(line.number, view.info) },
+    { key: "apart", words: `minus ${cut(reference, 24)}`, falls, by: (line) => (line.i === view.against ? 0 : known(line.apart, (a) => sign * a.mean)), show: (line) => apartNode(line, view) },
+    { key: "counts", words: "better / equal / worse", falls: true, by: (line) => known(line.counts, (c) => -c.wins + c.losses), show: (line) => countsNode(line) },
+    { key: "tenth", words: "worst tenth (samples)", falls, by: (line) => known(pooled ? null : tenthOf(task, line), (x) => sign * x), show: (line) => tenthText(task, line, view.info) },
     { key: "gradients", words: "gradients", by: (line) => line.method.gradients, show: (line) => short(line.method.gradients) },
     { key: "megabytes", words: "MB sent", by: (line) => line.method.megabytes, show: (line) => short(line.method.megabytes) },
     { key: "seconds", words: "seconds", by: (line) => line.method.seconds, show: (line) => short(line.method.seconds) },
-    { key: "seeds", words: "seeds", by: (line) => known(line.number, (n) => -n.seeds.length), show: (line) => (line.number ? String(line.number.seeds.length) : "\u2013") },
+    { key: "seeds", words: "seeds", falls: true, by: (line) => known(line.number, (n) => -n.seeds.length), show: (line) => (line.number ? String(line.number.seeds.length) : "\u2013") },
   ];
   if (state.client !== null) {
     const value = (line) => (line.clients ? line.clients[state.client] : null);
     const words = `client ${cut(task.clients[state.client], 16)}`;
     const show = (line) => known(value(line), (x) => valueText(x, view.info)) ?? "\u2013";
-    columns.splice(4, 0, { key: "client", words, by: (line) => known(value(line), (x) => sign * x), show });
+    columns.splice(4, 0, { key: "client", words, falls, by: (line) => known(value(line), (x) => sign * x), show });
   }
   return columns.filter((column) => column.key === "method" || view.lines.some((line) => column.by(line) !== null));
 }
@@ -94,18 +96,18 @@ function drawSummary(body, task, view) {
     drawSummary(body, task, view);
     const again = body.querySelector(`button[data-sort="${key}"]`);
     if (again) again.focus();
-    tell(`sorted by ${columns.find((column) => column.key === key).words}${state.sort.down ? ", turned around" : ""}`);
+    tell(`sorted by ${columns.find((column) => column.key === key).words}${state.sort.down ? ", reversed" : ""}`);
   };
   const heads = columns.map((column) => {
-    const mark = column !== sorted ? "" : state.sort.down ? " \u25b4" : " \u25be";
-    const order = column !== sorted ? "none" : state.sort.down ? "descending" : "ascending";
+    const order = column !== sorted ? "none" : Boolean(column.falls) !== state.sort.down ? "descending" : "ascending";
+    const mark = { none: "", descending: " \u25be", ascending: " \u25b4" }[order];
     const button = h("button", { type: "button", class: "head", "data-sort": column.key, onclick: () => resort(column.key) }, column.words + mark);
     return h("th", { scope: "col", "aria-sort": order, class: `of-${column.key}` }, button);
   });
   const rows = lines.map((line) => {
     const choose = h("button", { type: "button", class: "name", "aria-pressed": String(line.i === state.method), onclick: () => chooseMethod(line.i) },
-      h("span", { class: `swatch ${colourOf(line.method)}` }), cut(line.name, 24));
-    if (line.name.length > 24) choose.title = line.name;
+      h("span", { class: `swatch ${colourOf(line.method)}` }), cut(line.name, 20));
+    if (line.name.length > 20) choose.title = line.name;
     const stands = line.cell && line.cell.model !== view.choice.model ? h("span", { class: "quiet" }, ` (${line.cell.model})`) : null;
     const cells = columns.slice(1).map((column) => h("td", { "data-label": column.words, class: `of-${column.key}` }, column.show(line)));
     const kind = [line.i === view.against && "reference", line.i === view.best && "best"].filter(Boolean).join(" ");
@@ -126,7 +128,9 @@ function summaryHint(view) {
   if (view.lines.some((line) => line.apart && line.apart.low !== null)) {
     parts.push("Brackets and bars are 95 % intervals of the difference over paired seeds; a coloured one stays away from 0 after Holm\u2019s adjustment.");
   }
-  parts.push("In parentheses: the test samples behind the worst tenth of clients. Gradients, megabytes and seconds are of the whole run.");
+  if (view.choice.data === "own" && view.lines.some((line) => line.cell && line.cell.tenth)) parts.push("In parentheses: the test samples behind the worst tenth of clients.");
+  parts.push("Gradients, megabytes and seconds are of the whole run.");
+  if (view.lines.some((line) => line.method.hvps)) parts.push("A Hessian-vector product counts as two gradients.");
   return parts.join(" ");
 }
 
@@ -135,13 +139,12 @@ function drawOverview(body, caption) {
   const choice = state.choice;
   const views = data.tasks.map((task) => {
     const own = settled(task, choice);
-    return own.metric === choice.metric && own.model === choice.model ? { task, view: viewOf(task, own) } : { task, view: null };
+    return ["metric", "model", "data", "round"].every((key) => own[key] === choice[key]) ? viewOf(task, own) : null; // what the caption says
   });
-  const names = [...new Set(data.tasks.flatMap((task) => task.methods.map((method) => method.name)))];
-  const info = (views.find(({ view }) => view) || {}).view?.info;
+  const info = views.find((view) => view)?.info;
   if (!info) return;
-  const table = names.map((name) => {
-    const numbers = views.map(({ view }) => (view && view.lines.find((line) => line.name === name)?.number) || null);
+  const table = data.rows.map(([id, name]) => {
+    const numbers = views.map((view) => view?.lines.find((line) => line.method.id === id)?.number ?? null);
     const means = numbers.filter(Boolean).map((number) => number.mean);
     const whole = means.length === numbers.length;
     return { name, numbers, average: whole ? mean(means) : null, spread: whole ? deviation(means) : null };
@@ -159,13 +162,14 @@ function drawOverview(body, caption) {
       h("td", { "data-label": "deviation over tasks" }, row.spread === null ? "\u2013" : valueText(row.spread, info))),
   );
   const heads = data.tasks.map((task, k) =>
-    h("th", { scope: "col" }, h("button", { type: "button", class: "head", "aria-pressed": String(k === state.task), onclick: () => chooseTask(k) }, task.name)),
+    h("th", { scope: "col" }, h("button", { type: "button", class: "head", "data-head": k, "aria-pressed": String(k === state.task), onclick: () => chooseTask(k) }, task.name)),
   );
   const head = h("tr", {}, h("th", { scope: "col" }, "method"), ...heads, ...["average", "deviation over tasks"].map((words) => h("th", { scope: "col" }, words)));
   body.replaceChildren(
     h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "methods and tasks" },
       h("table", { class: "overview" }, h("thead", {}, head), h("tbody", {}, ...rows))),
     h("p", { class: "quiet hint" }, "Choose a task to see all of it below. The best number of each column is bold; \u00b1 is one standard deviation over seeds."),
+    ...data.notes.map((note) => h("p", { class: "quiet hint" }, note)),
   );
   caption.textContent = choiceWords(choice, info);
 }

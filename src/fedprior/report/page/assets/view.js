@@ -13,7 +13,7 @@ function cellOf(task, choice, i) {
       if (value !== null) values[seeds[k]] = value;
     });
   }
-  return { ...cell, seeds, values };
+  return { ...cell, seeds, values, ends: [...new Set(task.arrays[cell.rounds])].sort((a, b) => a - b) };
 }
 
 /** The clients' values averaged over seeds, null for a client without one; null if there are none at all. */
@@ -102,16 +102,25 @@ function viewOf(task, choice) {
 
 const holdsClient = (task, cell, c) => (cell.clients || []).some(([place]) => task.arrays[place][c] !== null);
 
+/** The method with the best mean: which others it beats, cannot be told from, or is worse than over the seeds that both have.
+ *  It was chosen by looking at the very numbers that are compared, so that the adjustment is for all pairs. */
 function bestOf(task, lines, numbers, info) {
+  const found = { best: null, beaten: [], untold: [], ahead: [], pairs: 0 };
   const sign = info.higher ? 1 : -1;
   const known = lines.filter((line) => line.number);
-  if (!known.length) return { best: null, beaten: 0, untold: [] };
-  const best = known.reduce((one, two) => (sign * inOrder(two.number.mean) > sign * inOrder(one.number.mean) ? two : one)).i;
-  const others = known.filter((line) => line.i !== best);
-  const aparts = others.map((line) => apartOf(task, numbers[line.i], numbers[best]));
+  if (!known.length) return found;
+  found.best = known.reduce((one, two) => (sign * inOrder(two.number.mean) > sign * inOrder(one.number.mean) ? two : one)).i;
+  const pairs = known.flatMap((one, k) => known.slice(k + 1).map((two) => [one.i, two.i]));
+  const aparts = pairs.map(([one, two]) => apartOf(task, numbers[one], numbers[two]));
   const adjusted = holm(aparts.map((apart) => (apart ? apart.p : null)));
-  const untold = others.filter((_, k) => adjusted[k] === null || adjusted[k] >= LEVEL).map((line) => line.i);
-  return { best, beaten: others.length - untold.length, untold };
+  found.pairs = adjusted.filter((p) => p !== null).length;
+  pairs.forEach(([one, two], k) => {
+    if (one !== found.best && two !== found.best) return;
+    const gain = aparts[k] ? sign * aparts[k].mean * (one === found.best ? 1 : -1) : 0;
+    const told = adjusted[k] !== null && adjusted[k] < LEVEL;
+    (told ? (gain > 0 ? found.beaten : found.ahead) : found.untold).push(one === found.best ? two : one);
+  });
+  return found;
 }
 
 /** A curve with its gaps: rounds, values and deviations. */

@@ -44,6 +44,8 @@ def test_a_folder_of_another_version_or_of_something_else_is_refused(tmp_path: P
     refused(fedprior(*ONE, "--out", tmp_path), "another version of fedprior", "layout 99", "use another --out")
     (tmp_path / "quick" / "reproduction.json").rename(tmp_path / "quick" / "thesis.txt")
     refused(fedprior(*ONE, "--out", tmp_path), "is no folder of `fedprior reproduce`")
+    (tmp_path / "quick" / "thesis.txt").rename(tmp_path / "thesis.txt")
+    refused(fedprior(*ONE, "--out", tmp_path), "is no folder of `fedprior reproduce`")
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,16 @@ def test_a_plan_lists_the_cells_and_trains_nothing(made: Path) -> None:
     assert "mh-released S=2" in planned.out
     assert "2 of 3" in planned.out
     assert contents(made) == before
+
+
+def test_after_a_quick_look_the_real_one_is_still_possible(made: Path) -> None:
+    real = ("reproduce", "distribution", "--tasks", "digits-mclr", "--plan", "--out", made.parent)
+    assert fedprior(*real).code == 0
+    mark = made.parent / "reproduction.json"  # which earlier versions did not leave
+    content = mark.read_bytes()
+    mark.unlink()
+    assert fedprior(*real).code == 0
+    mark.write_bytes(content)
 
 
 @pytest.mark.slow

@@ -68,14 +68,17 @@ def reproduce(
         _list()
         return
     artefact, request = ARTEFACTS.find(name)(), Request(names(tasks), names(methods), seeds, rounds, quick)
-    folder = out / "quick" if quick else out
-    run.check_folder(folder)
+    folders = run.folders(out, request)
+    for each in folders:
+        run.check_folder(each)
+    folder = folders[-1]
     studies, cells = artefact.studies(request), folder / "cells"
     planned = run.plan(studies, cells)
     if plan:
         print_plan(planned, f"{RECORDED}, or else guessed from the gradients that it takes and mh's time on two cores")
         return
-    run.mark_folder(folder)
+    for each in folders:
+        run.mark_folder(each)
     results = _train(name, studies, cells, planned, workers)
     if results is None:
         raise typer.Exit(STOPPED)

@@ -3,6 +3,7 @@
 OUT/reproduction.json     the layout of the folder
 OUT/cells/<task>/<row>/<seed>
 OUT/<artefact>/           its tables and figures
+OUT/quick/                the same of `--quick`, with a mark of its own
 """
 
 from __future__ import annotations
@@ -23,11 +24,19 @@ from fedprior.study.cells import Plan, PlannedCell
 from fedprior.study.results import Results
 
 if TYPE_CHECKING:
+    from fedprior.reproduce.paper.artefact import Request
     from fedprior.study.cells import Cell, Watch
     from fedprior.study.study import Study
 
 LAYOUT = 1
 MARK = "reproduction.json"
+QUICK = "quick"
+INSIDE = {QUICK}  # parts of an output folder that are output folders themselves
+
+
+def folders(out: Path, request: Request) -> list[Path]:
+    """The output folders of a request: the first one holds the others, and the last one holds what is made."""
+    return [out, out / QUICK] if request.quick else [out]
 
 
 def check_folder(out: Path) -> None:
@@ -40,7 +49,7 @@ def check_folder(out: Path) -> None:
                 f"{out} was laid out by another version of fedprior (layout {found!r} in {mark}, this one has {LAYOUT}); "
                 "use another --out"
             )
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+    elif out.exists() and (not out.is_dir() or any(path.name not in INSIDE for path in out.iterdir())):
         raise FedpriorError(f"{out} is no folder of `fedprior reproduce` ({MARK} is missing); use another --out")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from fedprior.methods import make
 from fedprior.methods.pfedbred import PFedBreD
+from fedprior.reproduce.paper import ablation
 from fedprior.reproduce.paper.grid_pictures import heat_maps
 from fedprior.reproduce.paper.hyperparameters import DOUBLED, GRIDS, LINEAR, NETWORK, Grid, widest_range
 from fedprior.reproduce.paper.rows import LG, MEG
@@ -29,6 +30,7 @@ class Made:
 def test_the_grids_reach_the_ends_of_the_papers_ranges() -> None:
     assert (len(list(LINEAR.settings())), len(list(NETWORK.settings()))) == (25, 9)
     assert all(grid.eta[0] == 0 for grid in GRIDS.values())
+    assert all(grid.lam[0] == 0 for grid in GRIDS.values() if grid.lam)
     assert (LINEAR.eta[-1], LINEAR.lam[-1], GRIDS["cifar10-cnn"].eta[-1], GRIDS["sent140-lstm"].eta[-1]) == (
         1,
         100,
@@ -39,10 +41,19 @@ def test_the_grids_reach_the_ends_of_the_papers_ranges() -> None:
 
 
 def test_doubled_is_twice_what_is_in_force() -> None:
-    for row, plain, key in ((DOUBLED[1], LG, "eta_alpha"), (DOUBLED[3], MEG, "eta")):
-        method = make(plain.method)
-        assert isinstance(method, PFedBreD)
-        assert row.changes[key] == 2 * (method.switch(key) if key == "eta_alpha" else method.eta)
+    released, meg = make(LG.method), make(MEG.method)
+    assert isinstance(released, PFedBreD)
+    assert isinstance(meg, PFedBreD)
+    tried = {row.variant: dict(row.changes) for row in DOUBLED}
+    steps = [tried[name].get("eta_alpha", released.switch("eta_alpha")) for name in tried if name.startswith("lg")]
+    assert steps == [0.01, 0.02, 0.05, 0.1]  # the paper's and twice that, the released code's and twice that
+    assert tried["meg-released eta=0.1"]["eta"] == 2 * meg.eta
+
+
+def test_a_row_of_one_name_is_one_setting_in_the_ablation_too() -> None:
+    rows = {row.variant: (row.method, dict(row.changes)) for row in ablation.RELEASED.rows}
+    assert all(rows[row.variant] == (row.method, dict(row.changes)) for row in DOUBLED if row.variant in rows)
+    assert "lg-released eta_alpha=0.01" in rows
 
 
 def test_a_setting_that_is_alone_has_no_range() -> None:

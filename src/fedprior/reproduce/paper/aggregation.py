@@ -33,7 +33,8 @@ def with_aggregated(row: Row, task: PaperTask, s: int) -> Row:
     """The row with another S; with the task's own S it is the row of the other tables, and their cells are reused."""
     if s == task.aggregated:
         return row
-    return replace(row, variant=f"{row.variant} S={s}", changes={**row.changes, "aggregated": s})
+    changes = {key: value for key, value in row.changes.items() if key != "score_fine_tuned"}  # no table has FT with it
+    return replace(row, variant=f"{row.variant} S={s}", changes={**changes, "aggregated": s})
 
 
 def numbers_of(task: PaperTask) -> tuple[int, ...]:

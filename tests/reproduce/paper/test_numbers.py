@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from analysis.handmade import record, rows
 
-from fedprior.records.schema import FINE_TUNED
+from fedprior.records.schema import FINE_TUNED, LabelCounts
 from fedprior.reproduce.paper.artefact import Request
 from fedprior.reproduce.paper.heterogeneity import ROWS as SKEWED
-from fedprior.reproduce.paper.heterogeneity import majority_accuracy, nearest_round
+from fedprior.reproduce.paper.heterogeneity import Heterogeneity, best_so_far, majority_accuracy, nearest_round
 from fedprior.reproduce.paper.matrix import Matrix
 from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, entry, statistics
 from fedprior.reproduce.paper.rows import LOCAL, MH, MH_FT
 from fedprior.reproduce.paper.tasks import COLUMNS, TASKS
-from fedprior.reproduce.paper.writing import write_cells
+from fedprior.reproduce.paper.writing import budget_note, write_cells
+from fedprior.study.results import Results
 
 TASK = TASKS.find("fmnist-mclr")
 
@@ -90,17 +93,62 @@ def test_cells_say_their_budget(tmp_path: Path) -> None:
 
 def test_the_round_nearest_to_the_paper() -> None:
     row = next(row for row in SKEWED if row.label == "mh-P")
-    seeds = runs({1: 10.0, 2: 20.0, 3: 40.0}, {1: 12.0, 2: 26.0, 3: 44.0})
-    cells = {("t", "mh-P"): cell("t", "mh-P", 42.0, 42.0, 25.0)}
-    assert nearest_round(cells, {("t", "mh-P"): seeds}, [row]) == 2  # type: ignore[dict-item]
+    seeds = runs({1: 10.0, 2: 20.0, 3: 40.0, 4: 25.0}, {1: 12.0, 2: 26.0, 3: 44.0, 4: 25.0})
+    # The paper's number is a maximum: that after round 4 the last value is 25 again does not count.
+    assert nearest_round({("t", "mh-P"): 25.0}, {("t", "mh-P"): seeds}, [row]) == 2  # type: ignore[dict-item]
+    assert nearest_round({("t", "mh-P"): 99.0}, {("t", "mh-P"): seeds}, [row]) == 3  # type: ignore[dict-item]
     assert nearest_round({}, {}, [row]) is None
+    assert best_so_far(seeds[0], "personal") == {1: 10.0, 2: 20.0, 3: 40.0, 4: 40.0}  # type: ignore[arg-type]
+
+
+def test_what_is_compared_with_the_paper_ends_at_that_round(tmp_path: Path) -> None:
+    """The paper's number stands beside the best up to the round that was chosen, and nowhere else."""
+    early_curves, whole_curve = {1: 10.0, 2: 89.5, 3: 12.0, 60: 95.0}, {20: 50.0, 1000: 97.0}
+    records = [
+        record("pfedme-released", task=task, rows=rows(curve))
+        for task, curve in (
+            ("fmnist-dnn-dirichlet-0.01-early", early_curves),
+            ("fmnist-dnn-dirichlet-0.01", whole_curve),
+        )
+    ]
+    counts = LabelCounts((0, 1), {0: {"train": [3, 1], "test": [1, 4]}})
+    results = Results([replace(each, read_labels=lambda: counts) for each in records])
+    request = Request(tasks=("fmnist-dnn-dirichlet-0.01",), methods=("pfedme-released",))
+    Heterogeneity().make(request, results, tmp_path)
+    text = (tmp_path / "heterogeneity.md").read_text()
+    assert "best on test up to round 2, whose numbers are the nearest to the paper's" in text
+    assert text.count("the paper tells no T") == 2
+    lines = list(csv.DictReader((tmp_path / "cells.csv").read_text().splitlines()))
+    told = [(line["task"], line["T"], line["round"], line["mean"], line["published"]) for line in lines]
+    assert told == [
+        ("fmnist-dnn-dirichlet-0.01-early", "2", "last", "89.5", ""),
+        ("fmnist-dnn-dirichlet-0.01-early", "2", "best", "89.5", "89.5"),
+        ("fmnist-dnn-dirichlet-0.01", "1000", "last", "97.0", ""),
+        ("fmnist-dnn-dirichlet-0.01", "1000", "best", "97.0", ""),
+    ]
+    assert {line["full_budget"] for line in lines} == {"the paper tells no T"}
+
+
+def test_proper_training_is_seldom_evaluated_and_early_rounds_always() -> None:
+    found = {study.settings["name"]: study.settings for study in Heterogeneity().studies(Request())}
+    assert len(found) == 12
+    for name, settings in found.items():
+        expected = (60, 1) if name.endswith("-early") else (1000, 20)
+        assert (settings["rounds"], settings["eval_every"]) == expected
+    short = {study.settings["rounds"] for study in Heterogeneity().studies(Request(rounds=10))}
+    longer = {study.settings["rounds"] for study in Heterogeneity().studies(Request(rounds=100))}
+    assert (short, longer) == ({10}, {60, 100})
+
+
+def test_rows_with_fewer_seeds_are_named() -> None:
+    usual = [cell("fmnist-dnn", row, 1.0, 2.0) for row in ("mh", "pFedMe")]
+    fewer = replace(cell("fmnist-dnn", "pFedBayes", 1.0, 2.0), seeds=())
+    assert budget_note([*usual, replace(fewer, seeds=(0, 1))]) == (
+        "T = 10, 1 seed (less than the paper): fmnist-dnn; T = 10, 2 seeds (less than the paper): pFedBayes on fmnist-dnn"
+    )
 
 
 def test_a_majority_is_of_the_training_samples() -> None:
-    from dataclasses import replace
-
-    from fedprior.records.schema import LabelCounts
-
     counts = LabelCounts((0, 1), {0: {"train": [3, 1], "test": [1, 4]}, 1: {"train": [0, 2], "test": [0, 5]}})
     held = replace(record(), read_labels=lambda: counts)
     assert majority_accuracy({0: held}) == pytest.approx(60.0)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
+from fedprior.reproduce.paper.matrix import WHICH
 from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, best_or_last, entry, statistics
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import GLOBAL, MH, MH_PAPER, Row
@@ -100,9 +101,8 @@ class Aggregation(Artefact):
                 paper = [shown(cell.published if cell else None, 1) for cell in line]
                 body.append((task, "paper", *paper, shown(printed.statistics["Std"], 1)))
         every = [cell for line in lines.values() for cell in line if cell is not None]
-        which = "best round on test, as the paper reports" if best else "last round"
         return Table(
-            f"{row.label}: accuracy (%) of the global model on the global test against S, {which}",
+            f"{row.label}: accuracy (%) of the global model on the global test against S, {WHICH[choice]}",
             f"± standard deviation over seeds; Std: over S (n - 1); {budget_note(every)}",
             ("task", "", *(f"S = {s}" for s in tried), "Std"),
             tuple(body),

@@ -30,9 +30,9 @@ from fedprior.reproduce.paper.drawing import (
     write_captioned,
     write_values,
 )
-from fedprior.reproduce.paper.numbers import Seeds
+from fedprior.reproduce.paper.numbers import Seeds, budget_words, is_full
 from fedprior.reproduce.paper.rows import COHERENT, LG, MEG, MH, PFEDME, Row
-from fedprior.reproduce.paper.tasks import FULL_SEEDS, PaperTask
+from fedprior.reproduce.paper.tasks import PaperTask
 from fedprior.reproduce.paper.writing import shown_number, write_tables
 
 if TYPE_CHECKING:
@@ -148,11 +148,10 @@ def _table(task: PaperTask, curves: Iterable[Curves]) -> Table:
         gap = "" if c.label == PFEDME.label or not apart else f"{np.mean(apart):+.4f}"
         body.append((c.label, shown_number(over_seeds(own), 4), gap, shown_number(log_det, 1)))
     rounds, seeds = int(curves[0].rounds[-1]), len(curves[0].seeds)
-    full = rounds >= task.full_rounds and seeds >= FULL_SEEDS
     return Table(
         f"{task.column}: coherence of the envelope gradients of {curves[0].clients} clients in the last fifth of the rounds",
-        f"GCE = 1 - det(C)^(1/N), C: cosines of w_i - theta_i; smaller is more diverse; T = {rounds}, seeds: {seeds}"
-        + (" (the full budget)" if full else " (less than the paper)"),
+        f"GCE = 1 - det(C)^(1/N), C: cosines of w_i - theta_i; smaller is more diverse; T = {rounds}, seeds: {seeds} "
+        f"({budget_words(is_full(task, rounds, seeds))})",
         ("row", "GCE", f"minus {PFEDME.label}", "log det C"),
         tuple(body),
         left=1,

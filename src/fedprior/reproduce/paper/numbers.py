@@ -21,6 +21,16 @@ LAST, BEST = "last", "best"
 Seeds = Mapping[int, RunRecord]
 
 
+def is_full(task: PaperTask, rounds: int, seeds: int) -> bool | None:
+    """Whether T and the number of seeds are the paper's, or more; None where its T is not known."""
+    return None if task.full_rounds is None else rounds >= task.full_rounds and seeds >= FULL_SEEDS
+
+
+def budget_words(full: bool | None) -> str:
+    """What `is_full` says, for a reader."""
+    return {True: "the full budget", False: "less than the paper", None: "the paper tells no T"}[full]
+
+
 @dataclass(frozen=True)
 class Entry:
     """A cell of a table."""
@@ -32,7 +42,7 @@ class Entry:
     average: str
     rounds: int
     seeds: tuple[int, ...]
-    full: bool  # whether T and the number of seeds are the paper's, or more
+    full: bool | None  # as `is_full` says
     last: Number
     best: Number | None  # of the round that is best on test; None where only the end was evaluated
     published: float | None
@@ -58,7 +68,7 @@ def entry(
     if (last := number(LAST)) is None:
         return None
     rounds = min(record.round for record in seeds.values())
-    full = rounds >= task.full_rounds and len(seeds) >= FULL_SEEDS
+    full = is_full(task, rounds, len(seeds))
     chosen = tuple(sorted(seeds))
     return Entry(task.name, row, model, data, average, rounds, chosen, full, last, number(BEST), published)
 

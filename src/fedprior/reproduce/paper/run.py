@@ -21,6 +21,7 @@ from fedprior.files import read_json, write_text
 from fedprior.records.runs import RunFolder
 from fedprior.reproduce.paper.tasks import SECONDS_PER_GRADIENT
 from fedprior.study.cells import Plan, PlannedCell
+from fedprior.study.program import has_global_model
 from fedprior.study.results import Results
 
 if TYPE_CHECKING:
@@ -75,13 +76,20 @@ def plan(studies: Sequence[Study], cells: Path) -> Plan:
 
 
 def guess(cell: Cell) -> float | None:
-    """Seconds that a round may take on two cores, from what mh took there; None where that was not measured."""
+    """Seconds that a round may take on two cores, from what mh took there; None where that was not measured.
+
+    A gradient takes three times as long as a forward pass, of which an evaluation needs one for each model and test sample.
+    """
     program = cell.trial.program
     base = [name for name in SECONDS_PER_GRADIENT if program.task.name.startswith(name)]
     cost = program.recorded_cost
     if not base or cost["gradients"] is None:
         return None
-    return SECONDS_PER_GRADIENT[base[0]] * float(cost["gradients"] * cost["trained_clients_per_round"])
+    gradients = cost["gradients"] * cost["trained_clients_per_round"]
+    protocol, models = program.protocol, 2 if has_global_model(program.task, program.method) else 1
+    models += protocol.score_fine_tuned > 0
+    batches = float(program.task.federation.test.size.sum()) / protocol.batch
+    return SECONDS_PER_GRADIENT[base[0]] * float(gradients + models * batches / 3 / protocol.eval_every)
 
 
 def train(

@@ -32,10 +32,12 @@ class PaperTask:
     fewer_seeds: Mapping[str, int] = field(default_factory=dict)  # of methods that take long
     coherence: bool = False  # whether the cells of the figure of coherence are those of the other tables
 
+    tells_rounds: bool = True  # whether the released scripts tell T
+
     @property
-    def full_rounds(self) -> int:
-        """T of the released scripts; the paper does not tell it."""
-        return read(self.base).protocol.rounds
+    def full_rounds(self) -> int | None:
+        """T of the released scripts, which the paper does not tell; None where they do not either."""
+        return read(self.base).protocol.rounds if self.tells_rounds else None
 
     @property
     def aggregated(self) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fedprior.analysis.summary import Number
 from fedprior.files import write_text
 from fedprior.report.tables import Table, render
-from fedprior.reproduce.paper.numbers import BEST, LAST, Entry
+from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, budget_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ENDINGS = {"csv": "csv", "markdown": "md", "latex": "tex"}
 PICTURES = ("png", "pdf")
 BLANK = "-"
+FULL = {True: "yes", False: "no", None: budget_words(None)}
 CELL = ("task", "row", "metric", "model", "data", "average", "round", "T", "seeds", "full_budget")
 
 
@@ -48,7 +49,7 @@ def write_cells(folder: Path, entries: Iterable[Entry], metric: str = "accuracy"
         for choice, number in ((LAST, cell.last), (BEST, cell.best)):
             if number is not None:
                 where = (cell.task, cell.row, metric, cell.model, cell.data, cell.average, choice)
-                budget = (cell.rounds, " ".join(map(str, number["seeds"])), "yes" if cell.full else "no")
+                budget = (cell.rounds, " ".join(map(str, number["seeds"])), FULL[cell.full])
                 paper = cell.published if choice == BEST else None
                 body.append((*where, *budget, number["mean"], number["std"], paper))
     head = (*CELL, "mean", "std", "published")
@@ -78,13 +79,19 @@ def shown_number(number: Number | None, decimals: int = 2) -> str:
 
 
 def budget_note(entries: Iterable[Entry]) -> str:
-    """What budgets the cells of a table are of, and which are the paper's."""
-    budgets: dict[tuple[int, int, bool], list[str]] = {}
+    """What budgets the cells of a table are of, which are the paper's, and which rows have another one than their task."""
+    by_task: dict[str, dict[tuple[int, int, bool | None], list[str]]] = {}
     for cell in entries:
-        tasks = budgets.setdefault((cell.rounds, len(cell.seeds), cell.full), [])
-        tasks += [] if cell.task in tasks else [cell.task]
+        rows = by_task.setdefault(cell.task, {}).setdefault((cell.rounds, len(cell.seeds), cell.full), [])
+        rows.append(cell.row)
+    budgets: dict[tuple[int, int, bool | None], list[str]] = {}
+    for task, own in by_task.items():
+        usual = max(own, key=lambda budget: len(own[budget]))
+        budgets.setdefault(usual, []).append(task)
+        for budget, rows in own.items():
+            if budget != usual:
+                budgets.setdefault(budget, []).append(f"{', '.join(dict.fromkeys(rows))} on {task}")
     return "; ".join(
-        f"T = {rounds}, {seeds} seed{'s' * (seeds > 1)}{' (the full budget)' if full else ' (less than the paper)'}: "
-        + ", ".join(tasks)
-        for (rounds, seeds, full), tasks in budgets.items()
+        f"T = {rounds}, {seeds} seed{'s' * (seeds > 1)} ({budget_words(full)}): {', '.join(whose)}"
+        for (rounds, seeds, full), whose in budgets.items()
     )

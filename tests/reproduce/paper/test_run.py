@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import fedprior as fp
-from fedprior.reproduce.paper import run
+from fedprior.reproduce.paper import run, tasks
 
 
 def test_a_guess_counts_evaluations_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(run.SECONDS_PER_GRADIENT, "digits-mclr", 1.0)
+    monkeypatch.setitem(tasks.SECONDS_PER_GRADIENT, "digits-mclr", 1.0)
     task = fp.task("digits-mclr")
     samples, clients = int(task.federation.test.size.sum()), task.federation.n_clients
     seconds = {}

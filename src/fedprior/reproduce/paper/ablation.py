@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedprior.reproduce.paper.artefact import Artefact, Request
-from fedprior.reproduce.paper.matrix import Matrix, printed_values
+from fedprior.reproduce.paper.matrix import Matrix
 from fedprior.reproduce.paper.numbers import BEST, LAST, entries
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import (
@@ -96,7 +96,7 @@ class Ablation(Artefact):
         tables, cells, wanted = [], [], self._rows(request)
         for order in ORDERS:
             rows = [row for row in order.rows if row in wanted]
-            found = entries(results, tasks, rows, printed_values(paper))
+            found = entries(results, tasks, rows, paper)
             if not any(label != LOCAL.label for _, label in found):
                 continue
             title = (

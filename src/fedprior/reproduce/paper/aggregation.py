@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
 from fedprior.reproduce.paper.matrix import WHICH
-from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, best_or_last, entry, statistics
+from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, entry, mean_of, runs_by_cell, statistics
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import GLOBAL, MH, MH_PAPER, Row
 from fedprior.reproduce.paper.tasks import QUICK, PaperTask
-from fedprior.reproduce.paper.writing import budget_note, shown, shown_number, write_cells, write_tables
+from fedprior.reproduce.paper.writing import budget_note, shown, shown_cell, write_cells, write_tables
 
 if TYPE_CHECKING:
     from fedprior.study.results import Results
@@ -72,13 +72,13 @@ class Aggregation(Artefact):
 
     def _line(self, results: Results, task: PaperTask, row: Row) -> Line:
         """The cells of a task, one for each S."""
-        variants = results.groups().get(task.name, {})
+        by_cell = runs_by_cell(results)
         printed = published(self.name).get(task.name) if row is MH else None
         line: Line = []
         for s, varied in self._by_number(task, row):
             value = printed.values.get(str(s)) if printed else None
-            seeds = variants.get(varied.variant)
-            line.append(entry(task, f"{row.label}, S = {s}", seeds, GLOBAL, value, data="pooled") if seeds else None)
+            runs = by_cell.get((task.name, varied.variant))
+            line.append(entry(task, f"{row.label}, S = {s}", runs, GLOBAL, value, data="pooled") if runs else None)
         return line
 
     def _rows(self, request: Request) -> list[Row]:
@@ -92,9 +92,8 @@ class Aggregation(Artefact):
         best = choice == BEST
         body = []
         for task, line in lines.items():
-            numbers = [best_or_last(cell, choice) for cell in line]
-            spread = statistics([None if number is None else number["mean"] for number in numbers])
-            measured = [*map(shown_number, numbers), shown(spread.std if spread else None)]
+            spread = statistics([mean_of(cell, choice) for cell in line])
+            measured = [*(shown_cell(cell, choice) for cell in line), shown(spread.std if spread else None)]
             body.append((task, "measured", *measured))
             if best and any(cell is not None and cell.published is not None for cell in line):
                 printed = published(self.name)[task]

@@ -20,11 +20,21 @@ from fedprior.analysis.series import series_of
 from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
 from fedprior.reproduce.paper.matrix import WHICH
-from fedprior.reproduce.paper.numbers import BEST, LAST, Entries, Seeds, best_or_last, entry, statistics
+from fedprior.reproduce.paper.numbers import (
+    BEST,
+    LAST,
+    Entries,
+    Runs,
+    Seeds,
+    entry,
+    mean_of,
+    runs_by_cell,
+    statistics,
+)
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import FEDAVG, GLOBAL, LOCAL, MH, PERSONAL, PFEDME, Row
 from fedprior.reproduce.paper.tasks import PaperTask
-from fedprior.reproduce.paper.writing import budget_note, shown, shown_number, write_cells, write_tables
+from fedprior.reproduce.paper.writing import budget_note, shown, shown_cell, write_cells, write_tables
 
 if TYPE_CHECKING:
     from fedprior.records.schema import RunRecord
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
 ALPHAS, QUICK_ALPHAS = ("0.01", "0.1", "1", "10", "100", "1000"), ("0.01", "1", "1000")
 ROUNDS, SEEDS = 1000, 2
 EARLY, EVERY = 60, 20  # rounds among which the paper's T is looked for; rounds between later evaluations
-Runs = dict[tuple[str, str], Seeds]  # (task, label of the row)
+Found = dict[tuple[str, str], Runs]  # (task, label of the row)
 
 
 def _task(base: str, alpha: str, clients: int) -> PaperTask:
@@ -91,15 +101,15 @@ class Heterogeneity(Artefact):
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """The table after the early round that is nearest to the paper, and after the last of proper training."""
-        tasks, rows, groups = request.among(OWN, QUICK), self._rows(request), results.groups()
+        tasks, rows, by_cell = request.among(OWN, QUICK), self._rows(request), runs_by_cell(results)
         paper = {} if request.quick else {name: row.values for name, row in published(self.name).items()}
 
-        def runs_of(named: Callable[[PaperTask], PaperTask]) -> Runs:
+        def runs_of(named: Callable[[PaperTask], PaperTask]) -> Found:
             return {
-                (task.name, row.label): seeds
+                (task.name, row.label): runs
                 for task in tasks
                 for row in rows
-                if (seeds := groups.get(named(task).name, {}).get(row.variant)) is not None
+                if (runs := by_cell.get((named(task).name, row.variant))) is not None
             }
 
         soon, whole = runs_of(early), runs_of(lambda task: task)
@@ -115,8 +125,8 @@ class Heterogeneity(Artefact):
             for row in rows:
                 key = (task.name, row.label)
                 if key in soon:
-                    seeds = soon[key] if at is None else {s: up_to(record, at) for s, record in soon[key].items()}
-                    if (cell := entry(early(task), row.label, seeds, row.model, printed.get(key))) is not None:
+                    runs = soon[key] if at is None else up_to(soon[key], at)
+                    if (cell := entry(early(task), row.label, runs, row.model, printed.get(key))) is not None:
                         nearest[key] = cell
                 if key in whole and (cell := entry(task, row.label, whole[key], row.model)) is not None:
                     proper[key] = cell
@@ -147,9 +157,9 @@ class Heterogeneity(Artefact):
         body = []
         for row in rows:
             line = [cells.get((task.name, row.label)) for task in tasks]
-            found = [best_or_last(cell, choice) for cell in line]
-            over = statistics([None if number is None else number["mean"] for number in found])
-            body.append((row.label, "measured", *map(shown_number, found), shown(over.average if over else None)))
+            over = statistics([mean_of(cell, choice) for cell in line])
+            texts = [shown_cell(cell, choice) for cell in line]
+            body.append((row.label, "measured", *texts, shown(over.average if over else None)))
             known = [None if cell is None else cell.published for cell in line]
             if any(value is not None for value in known):
                 mean = statistics(known)
@@ -167,13 +177,17 @@ class Heterogeneity(Artefact):
         )
 
 
-def _any(runs: Runs, task: PaperTask) -> Seeds | None:
-    return next((seeds for (name, _), seeds in runs.items() if name == task.name), None)
+def _any(found: Found, task: PaperTask) -> Seeds | None:
+    return next((runs.finished for (name, _), runs in found.items() if name == task.name and runs.finished), None)
 
 
-def up_to(record: RunRecord, at: int) -> RunRecord:
-    """What the record held after round ``at``."""
-    return replace(record, rows=tuple(row for row in record.rows if row.round <= at), round=min(at, record.round))
+def up_to(runs: Runs, at: int) -> Runs:
+    """The runs as they stood after round ``at``."""
+    cut = {
+        seed: replace(record, rows=tuple(row for row in record.rows if row.round <= at), round=at)
+        for seed, record in runs.finished.items()
+    }
+    return runs._replace(finished=cut)
 
 
 def best_so_far(record: RunRecord, model: str) -> dict[int, float]:
@@ -183,15 +197,15 @@ def best_so_far(record: RunRecord, model: str) -> dict[int, float]:
     return dict(zip(rounds, itertools.accumulate((curve[t] for t in rounds), max), strict=True))
 
 
-def nearest_round(printed: Mapping[tuple[str, str], float], runs: Runs, rows: Sequence[Row]) -> int | None:
+def nearest_round(printed: Mapping[tuple[str, str], float], found: Found, rows: Sequence[Row]) -> int | None:
     """The round up to which the best numbers differ least from what the paper prints, on average; None if it prints none.
 
     The paper's number is a run's best round on test, so that is what is compared.
     """
     models = {row.label: row.model for row in rows}
     gaps: dict[int, list[float]] = {}
-    for key in printed.keys() & runs.keys():
-        curves = [best_so_far(record, models[key[1]]) for record in runs[key].values()]
+    for key in sorted(key for key in printed.keys() & found.keys() if found[key].finished):
+        curves = [best_so_far(record, models[key[1]]) for record in found[key].finished.values()]
         for t in sorted(set.intersection(*(set(each) for each in curves))):
             gaps.setdefault(t, []).append(abs(float(np.mean([each[t] for each in curves])) - printed[key]))
     whole = max((len(each) for each in gaps.values()), default=0)

@@ -23,10 +23,10 @@ from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
 from fedprior.reproduce.paper.drawing import write_captioned
 from fedprior.reproduce.paper.grid_pictures import heat_maps, parallel_coordinates
-from fedprior.reproduce.paper.numbers import Entry, entry
+from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, entries, entry, mean_of, runs_by_cell
 from fedprior.reproduce.paper.rows import GLOBAL, LG, MEG, MH, MH_PAPER, PERSONAL, Row
 from fedprior.reproduce.paper.tasks import COLUMNS, SMALL, PaperTask
-from fedprior.reproduce.paper.writing import budget_note, shown, shown_number, write_cells, write_tables
+from fedprior.reproduce.paper.writing import budget_note, shown, shown_cell, write_cells, write_tables
 
 if TYPE_CHECKING:
     from fedprior.study.results import Results
@@ -98,7 +98,7 @@ class Tried:
     def accuracy(self, model: str) -> float | None:
         """At the last round."""
         cell = self.cells[model]
-        return None if cell is None else cell.last["mean"]
+        return mean_of(cell, LAST)
 
 
 class Hyperparameters(Artefact):
@@ -121,15 +121,15 @@ class Hyperparameters(Artefact):
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """Pictures of each grid, how far accuracy varies along each axis, and the table of doubled steps."""
-        row, groups = self._row(request), results.groups()
+        row, by_cell = self._row(request), runs_by_cell(results)
         paths, sensitive, cells = list[Path](), list[tuple[str, ...]](), list[Entry]()
         for task in self._tasks(request):
-            short, variants = gridded(task), groups.get(gridded(task).name, {})
+            short = gridded(task)
             tried = list[Tried]()
             for setting in GRIDS[task.base].settings():
                 varied = variant(row, setting)
-                seeds = variants.get(varied.variant)
-                each = {model: entry(short, varied.label, seeds, model) if seeds else None for model in MODELS}
+                runs = by_cell.get((short.name, varied.variant))
+                each = {model: entry(short, varied.label, runs, model) if runs else None for model in MODELS}
                 tried.append(Tried(setting, each))
             cells += [cell for one in tried for cell in one.cells.values() if cell is not None]
             for kind, figure in (("parallel", parallel_coordinates), ("heat", heat_maps)):
@@ -156,9 +156,7 @@ class Hyperparameters(Artefact):
         return rows[0]
 
     def _doubled(self, results: Results, task: PaperTask) -> list[Entry]:
-        variants = results.groups().get(task.name, {})
-        found = [entry(task, row.label, variants[row.variant], PERSONAL) for row in DOUBLED if row.variant in variants]
-        return [cell for cell in found if cell is not None]
+        return list(entries(results, [task], [replace(row, model=PERSONAL) for row in DOUBLED], {}).values())
 
 
 STEMS = ("hyperparameters", "hyperparameters-doubled")
@@ -204,7 +202,7 @@ def _sensitivity_table(row: Row, lines: list[tuple[str, ...]], cells: Sequence[E
 
 def _doubled_table(by_task: Sequence[Sequence[Entry]]) -> Table:
     body = tuple(
-        (cell.task, cell.row, shown_number(cell.last), shown_number(cell.best)) for line in by_task for cell in line
+        (cell.task, cell.row, shown_cell(cell, LAST), shown_cell(cell, BEST)) for line in by_task for cell in line
     )
     every = [cell for line in by_task for cell in line]
     return Table(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fedprior.errors import FedpriorError
 from fedprior.files import read_json, write_text
 from fedprior.records.runs import RunFolder
+from fedprior.records.schema import RunRecord, Status
 from fedprior.reproduce.paper.tasks import SECONDS_PER_GRADIENT
 from fedprior.study.cells import Plan, PlannedCell
 from fedprior.study.program import has_global_model
@@ -111,7 +112,7 @@ def train(
         results = study.run(cells, watch=watch, warn=warn, should_stop=should_stop, **options)
         done = [record for record in results.records if record.status == "finished"]
         whole = len(done) + len(results.diverged) == len(study.cells())
-        together.records += done
+        together.records += done + _diverged(study, cells)
         together.diverged += results.diverged
         for record in done:
             _keep_newest(RunFolder(Path(record.where)))
@@ -119,6 +120,12 @@ def train(
         if not whole:
             return None
     return together
+
+
+def _diverged(study: Study, cells: Path) -> list[RunRecord]:
+    """What was recorded of a study's runs that diverged."""
+    runs = [RunFolder(cell.folder) for cell in study.cells(cells) if cell.folder is not None]
+    return [run.record() for run in runs if run.exists and run.status[0] is Status.DIVERGED]
 
 
 def close(study: Study) -> None:

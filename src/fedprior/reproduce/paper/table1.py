@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedprior.reproduce.paper.artefact import Artefact, Request
-from fedprior.reproduce.paper.matrix import Matrix, printed_values
+from fedprior.reproduce.paper.matrix import Matrix
 from fedprior.reproduce.paper.numbers import BEST, LAST, entries
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import BESIDE as ROWS_BESIDE
@@ -48,7 +48,7 @@ class Table1(Artefact):
         from fedprior.report.figures import learning_curves
 
         tasks, rows, paper = request.tasks_of((*COLUMNS, *BESIDE)), self._rows(request), published(self.name)
-        cells = entries(results, tasks, rows, printed_values(paper))
+        cells = entries(results, tasks, rows, paper)
         matrix = Matrix("test accuracy (%) at the paper's settings", cells, tasks, rows, paper)
         paths = write_tables(folder, self.name, [matrix.table(choice, NOTES) for choice in (LAST, BEST)])
         for name, variants in results.groups().items():

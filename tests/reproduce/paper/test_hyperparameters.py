@@ -11,8 +11,18 @@ from fedprior.methods import make
 from fedprior.methods.pfedbred import PFedBreD
 from fedprior.reproduce.paper import ablation
 from fedprior.reproduce.paper.grid_pictures import heat_maps
-from fedprior.reproduce.paper.hyperparameters import DOUBLED, GRIDS, LINEAR, NETWORK, Grid, widest_range
-from fedprior.reproduce.paper.rows import LG, MEG
+from fedprior.reproduce.paper.hyperparameters import (
+    DOUBLED,
+    GRIDS,
+    LINEAR,
+    NETWORK,
+    Grid,
+    Tried,
+    _caption,
+    widest_range,
+)
+from fedprior.reproduce.paper.rows import LG, MEG, MH
+from fedprior.reproduce.paper.tasks import TASKS
 
 from .quick import made
 
@@ -56,6 +66,14 @@ def test_a_row_of_one_name_is_one_setting_in_the_ablation_too() -> None:
     assert "lg-released eta_alpha=0.01" in rows
 
 
+def test_what_the_papers_figure_varies_and_ours_does_not_is_told() -> None:
+    rows = [Tried({"eta": eta}, {"global": None, "personal": None}) for eta in (0.0, 0.1)]
+    told = [_caption(TASKS.find(name), MH, rows) for name in ("sent140-lstm", "cifar10-cnn", "mnist-mclr")]
+    assert "settings of eta, where the paper varies lambda too" in told[0]
+    assert "settings of eta:" in told[1]
+    assert "settings of lambda (lam) and eta:" in told[2]
+
+
 def test_a_setting_that_is_alone_has_no_range() -> None:
     assert widest_range({(("eta", 0.0),): 50.0, (("eta", 1.0),): 47.5}, "eta") == 2.5
     assert widest_range({(("eta", 0.0),): 50.0}, "eta") is None
@@ -73,8 +91,19 @@ def test_a_heat_map_says_what_diverged() -> None:
 
 @pytest.mark.slow
 def test_quick(tmp_path: Path) -> None:
-    files, _ = made("hyperparameters", tmp_path, methods=("mh-released",), rounds=2)
+    files, _ = made("hyperparameters", tmp_path, methods=("mh-released", "mh"), rounds=2)
     assert {"hyperparameters-heat-digits-mclr.png", "hyperparameters-parallel-digits-mclr.pdf"} <= set(files)
+    assert "hyperparameters-heat-digits-mclr-paper-order.png" in files
     cells = [line for line in csv.DictReader(files["cells.csv"].read_text().splitlines()) if line["round"] == "last"]
-    assert len(cells) == 8  # two by two settings, two models
-    assert len({line["mean"] for line in cells if line["model"] == "personal"}) > 1
+    by_row = {order: [line for line in cells if line["row"].startswith(order)] for order in ("mh, lam", "mh, paper's")}
+    for lines in by_row.values():
+        assert len(lines) == 8  # two by two settings, two models
+        assert len({line["mean"] for line in lines if line["model"] == "personal"}) > 1
+    # At lambda = 0 the paper's global model stays where it began; the released code moves it along the loss gradient.
+    still = [
+        {line["mean"] for line in lines if line["model"] == "global" and "lam=0 " in line["row"]}
+        for lines in by_row.values()
+    ]
+    assert [len(means) for means in still] == [1, 1]  # and eta does nothing, since it moves only the prior's mean
+    assert still[0] != still[1]
+    assert files["hyperparameters.md"].read_text().count("how far accuracy") == 2

@@ -19,7 +19,7 @@ from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, Runs, entries, e
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import LOCAL, MH, MH_FT
 from fedprior.reproduce.paper.tasks import COLUMNS, TASKS
-from fedprior.reproduce.paper.writing import budget_note, write_cells
+from fedprior.reproduce.paper.writing import budget_note, differences, write_cells
 from fedprior.study.results import Results
 
 TASK = TASKS.find("fmnist-mclr")
@@ -194,3 +194,13 @@ def test_seeds_and_rounds_of_a_request() -> None:
     dnn = TASKS.find("fmnist-dnn")
     assert (own.rounds_on(dnn), own.seeds_on(dnn, "mh"), own.seeds_on(dnn, "pfedbayes")) == (200, 2, 1)
     assert (asked.rounds_on(dnn), asked.seeds_on(dnn, "pfedbayes")) == (7, 3)
+
+
+def test_notes_say_how_the_data_differ_from_the_papers() -> None:
+    tasks = [TASKS.find(name) for name in ("femnist-mclr", "femnist-dnn-scalar", "sent140-lstm", "mnist-mclr")]
+    writers, tweets = differences(tasks)
+    assert writers == "femnist-mclr, femnist-dnn-scalar: 105 writers (the paper: 198)"
+    assert tweets.startswith("sent140-lstm: other users, 100-dimensional GloVe")
+    note = Matrix("t", {}, tasks, [MH], {}).table(LAST).note
+    assert writers in note
+    assert tweets in note

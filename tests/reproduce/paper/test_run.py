@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import fedprior as fp
 from fedprior.reproduce.paper import run, tasks
+from fedprior.reproduce.paper.numbers import Runs, runs_by_cell
+
+
+def test_what_diverged_is_kept_beside_the_others(tmp_path: Path) -> None:
+    rows: dict[str, dict[str, object]] = {"fedavg": {}, "lost": {"method": "fedavg", "alpha": 1e30}}
+    for _ in range(2):  # trained, and found again
+        study = fp.Study("digits-mclr", rows, local=False, rounds=2, eval_every=1)
+        results = run.train([study], tmp_path, watch=lambda cell, progress: None, warn=lambda text: None)
+        assert results is not None
+        assert len(results.diverged) == 1
+        runs = runs_by_cell(results)
+        assert list(runs["digits-mclr", "fedavg"].finished) == [0]
+        assert runs["digits-mclr", "lost"] == Runs({}, (0,))
 
 
 def test_a_guess_counts_evaluations_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, entry, mean_of, 
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import GLOBAL, MH, MH_PAPER, Row
 from fedprior.reproduce.paper.tasks import QUICK, PaperTask
-from fedprior.reproduce.paper.writing import budget_note, shown, shown_cell, write_cells, write_tables
+from fedprior.reproduce.paper.writing import budget_note, differences, shown, shown_cell, write_cells, write_tables
 
 if TYPE_CHECKING:
     from fedprior.study.results import Results
@@ -67,7 +67,7 @@ class Aggregation(Artefact):
                 by_numbers.setdefault(numbers_of(task), {})[task.name] = self._line(results, task, row)
             for numbers, lines in by_numbers.items():
                 cells += [cell for line in lines.values() for cell in line if cell is not None]
-                tables += [self._table(row, numbers, lines, choice) for choice in (LAST, BEST)]
+                tables += [self._table(row, numbers, lines, choice, request) for choice in (LAST, BEST)]
         return [*write_tables(folder, self.name, tables), write_cells(folder, cells)]
 
     def _line(self, results: Results, task: PaperTask, row: Row) -> Line:
@@ -88,7 +88,7 @@ class Aggregation(Artefact):
         for s in numbers_of(task):
             yield s, with_aggregated(row, task, s)
 
-    def _table(self, row: Row, tried: tuple[int, ...], lines: dict[str, Line], choice: str) -> Table:
+    def _table(self, row: Row, tried: tuple[int, ...], lines: dict[str, Line], choice: str, request: Request) -> Table:
         best = choice == BEST
         body = []
         for task, line in lines.items():
@@ -99,10 +99,13 @@ class Aggregation(Artefact):
                 printed = published(self.name)[task]
                 paper = [shown(cell.published if cell else None, 1) for cell in line]
                 body.append((task, "paper", *paper, shown(printed.statistics["Std"], 1)))
+        tasks = [task for task in request.tasks_of(OWN) if task.name in lines]
         every = [cell for line in lines.values() for cell in line if cell is not None]
         return Table(
             f"{row.label}: accuracy (%) of the global model on the global test against S, {WHICH[choice]}",
-            f"± standard deviation over seeds; Std: over S (n - 1); {budget_note(every)}",
+            "; ".join(
+                ["± standard deviation over seeds; Std: over S (n - 1)", *differences(tasks), budget_note(every)]
+            ),
             ("task", "", *(f"S = {s}" for s in tried), "Std"),
             tuple(body),
         )

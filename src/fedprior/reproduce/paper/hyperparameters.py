@@ -1,7 +1,8 @@
 """The paper's figures of lambda and eta (914-980), and what its Limitations say of doubled steps (534).
 
 The accuracy of mh's global and personal models on each client's own test samples, at the last round of short runs: 5 x 5
-values for linear models, 3 x 3 for networks with one hidden layer, eta alone for the CNN and the LSTM. The paper tells
+values for linear models, 3 x 3 for networks with one hidden layer, eta alone for the CNN, as in the paper, and for the LSTM,
+of which the paper varies lambda too (916). The paper tells
 the ranges of its axes and neither the values nor the rounds; these values are ours, from end to end of its ranges.
 At lambda = 0 nothing pulls theta towards the prior, and w_i moves only where a loss gradient overwrites it, as in the
 released mh; in the paper's order, the global model stays where it began.
@@ -12,7 +13,7 @@ eta, beside lg, meg and mh, at the budget of the table of all methods, whose cel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
 from fedprior.reproduce.paper.drawing import write_captioned
 from fedprior.reproduce.paper.grid_pictures import heat_maps, parallel_coordinates
-from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, entries, entry, mean_of, runs_by_cell
+from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, Runs, entries, entry, mean_of, runs_by_cell
 from fedprior.reproduce.paper.rows import GLOBAL, LG, MEG, MH, MH_PAPER, PERSONAL, Row
 from fedprior.reproduce.paper.tasks import COLUMNS, SMALL, PaperTask
 from fedprior.reproduce.paper.writing import budget_note, shown, shown_cell, write_cells, write_tables
@@ -112,8 +113,7 @@ class Hyperparameters(Artefact):
         """The grids, and the rows with doubled steps."""
         found: list[Study] = []
         for task in self._tasks(request):
-            row = self._row(request)
-            rows = [variant(row, setting) for setting in GRIDS[task.base].settings()]
+            rows = [variant(row, setting) for row in self._rows(request) for setting in GRIDS[task.base].settings()]
             found += replace(request, methods=None).studies(gridded(task), rows)
         for task in self._doubled_tasks(request):
             found += request.studies(task, DOUBLED)
@@ -121,27 +121,23 @@ class Hyperparameters(Artefact):
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """Pictures of each grid, how far accuracy varies along each axis, and the table of doubled steps."""
-        row, by_cell = self._row(request), runs_by_cell(results)
-        paths, sensitive, cells = list[Path](), list[tuple[str, ...]](), list[Entry]()
-        for task in self._tasks(request):
-            short = gridded(task)
-            tried = list[Tried]()
-            for setting in GRIDS[task.base].settings():
-                varied = variant(row, setting)
-                runs = by_cell.get((short.name, varied.variant))
-                each = {model: entry(short, varied.label, runs, model) if runs else None for model in MODELS}
-                tried.append(Tried(setting, each))
-            cells += [cell for one in tried for cell in one.cells.values() if cell is not None]
-            for kind, figure in (("parallel", parallel_coordinates), ("heat", heat_maps)):
-                stem, shown_to = f"{self.name}-{kind}-{task.name}", figure(task.column, tried, MODELS)
-                paths += write_captioned(folder, stem, shown_to, _caption(task, row, tried), self.name, request)
-            sensitive += sensitivity(task, tried)
+        by_cell, paths, tables, cells = runs_by_cell(results), list[Path](), list[Table](), list[Entry]()
+        for row in self._rows(request):
+            sensitive, of_row = list[tuple[str, ...]](), list[Entry]()
+            for task in self._tasks(request):
+                tried = _tried(by_cell, task, row)
+                of_row += [cell for one in tried for cell in one.cells.values() if cell is not None]
+                for kind, figure in (("parallel", parallel_coordinates), ("heat", heat_maps)):
+                    stem = f"{self.name}-{kind}-{task.name}" + ("" if row is MH else "-paper-order")
+                    drawn = figure(task.column, tried, MODELS)
+                    paths += write_captioned(folder, stem, drawn, _caption(task, row, tried), self.name, request)
+                sensitive += sensitivity(task, tried)
+            tables.append(_sensitivity_table(row, sensitive, of_row))
+            cells += of_row
         doubled = [self._doubled(results, task) for task in self._doubled_tasks(request)]
-        tables = [_sensitivity_table(row, sensitive, cells), *([_doubled_table(doubled)] if doubled else [])]
         cells += [cell for line in doubled for cell in line]
-        paths += [
-            path for stem, table in zip(STEMS, tables, strict=False) for path in write_tables(folder, stem, [table])
-        ]
+        paths += write_tables(folder, self.name, tables)
+        paths += write_tables(folder, f"{self.name}-doubled", [_doubled_table(doubled)]) if doubled else []
         return [*paths, write_cells(folder, cells)]
 
     def _tasks(self, request: Request) -> list[PaperTask]:
@@ -151,15 +147,22 @@ class Hyperparameters(Artefact):
         """Where further rows are affordable."""
         return [task for task in self._tasks(request) if SMALL in task.scope and request.methods is None]
 
-    def _row(self, request: Request) -> Row:
-        rows = request.rows_of((MH,) if request.methods is None else (MH, MH_PAPER))
-        return rows[0]
+    def _rows(self, request: Request) -> list[Row]:
+        return request.rows_of((MH,) if request.methods is None else (MH, MH_PAPER))
 
     def _doubled(self, results: Results, task: PaperTask) -> list[Entry]:
         return list(entries(results, [task], [replace(row, model=PERSONAL) for row in DOUBLED], {}).values())
 
 
-STEMS = ("hyperparameters", "hyperparameters-doubled")
+def _tried(by_cell: Mapping[tuple[str, str], Runs], task: PaperTask, row: Row) -> list[Tried]:
+    """What came of each setting of a task's grid."""
+    short, found = gridded(task), list[Tried]()
+    for setting in GRIDS[task.base].settings():
+        varied = variant(row, setting)
+        runs = by_cell.get((short.name, varied.variant))
+        each = {model: entry(short, varied.label, runs, model) if runs else None for model in MODELS}
+        found.append(Tried(setting, each))
+    return found
 
 
 def sensitivity(task: PaperTask, tried: Sequence[Tried]) -> list[tuple[str, ...]]:
@@ -228,5 +231,12 @@ def _caption(task: PaperTask, row: Row, tried: Sequence[Tried]) -> str:
     every = [cell for one in tried for cell in one.cells.values() if cell is not None]
     return (
         f"Accuracy of {row.label} on {task.column} (each client's own test samples, weighted by samples, at the last round) "
-        f"for {len(tried)} settings of lambda (lam) and eta: {'; '.join(told)}. {budget_note(every)}."
+        f"for {len(tried)} settings of {_varied(task)}: {'; '.join(told)}. {budget_note(every)}."
     )
+
+
+def _varied(task: PaperTask) -> str:
+    """Which of lambda and eta a task's grid varies, and whether the paper's figure does so too."""
+    if GRIDS[task.base].lam:
+        return "lambda (lam) and eta"
+    return "eta" + (", where the paper varies lambda too (from 0 to 100)" if task.base == "sent140-lstm" else "")

@@ -10,7 +10,7 @@ from fedprior.reproduce.paper.numbers import BEST, Entries, Statistics, mean_of,
 from fedprior.reproduce.paper.published import Printed
 from fedprior.reproduce.paper.rows import Row
 from fedprior.reproduce.paper.tasks import COLUMNS, TASKS, PaperTask
-from fedprior.reproduce.paper.writing import BLANK, budget_note, shown, shown_cell
+from fedprior.reproduce.paper.writing import BLANK, budget_note, differences, shown, shown_cell
 
 WHICH = {"last": "last round", BEST: "best round on test, as the paper reports (optimistic: the test chose it)"}
 PAPERS = "[ ]: the paper's, whose ± is the largest deviation of a run"
@@ -89,6 +89,7 @@ class Matrix:
             *([PAPERS] if choice == BEST and self._has_paper else []),
             "Avg and Std: over the paper's tasks (n - 1), H: over the hard ones, where a row has all of them",
             *notes,
+            *differences(self.tasks),
             budget_note(kept),
         ]
         return Table(

@@ -15,7 +15,7 @@ from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, entry, mean_of, 
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import DITTO, FEDFOMO, FEDPAC, LOCAL, MH, PFEDHN, Row
 from fedprior.reproduce.paper.tasks import PaperTask
-from fedprior.reproduce.paper.writing import budget_note, shown, shown_cell, write_cells, write_tables
+from fedprior.reproduce.paper.writing import budget_note, differences, shown, shown_cell, write_cells, write_tables
 
 if TYPE_CHECKING:
     from fedprior.study.results import Results
@@ -94,8 +94,13 @@ class Robustness(Artefact):
         heads = (f"{task.column}, S = {task.aggregated} → {task.aggregated // 2}" for task in tasks)
         return Table(
             f"accuracy (%) of personal models on own test samples with S and with half of it, {WHICH[choice]}",
-            "± standard deviation over seeds; Local aggregates nobody; average decrease: over the tasks, in points; "
-            f"{budget_note(every)}",
+            "; ".join(
+                [
+                    "± standard deviation over seeds; Local aggregates nobody; average decrease: over the tasks, in points",
+                    *differences(tasks),
+                    budget_note(every),
+                ]
+            ),
             ("method", "", *heads, "average decrease"),
             tuple(body),
         )

@@ -14,6 +14,8 @@ from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, best_or_last, bu
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from fedprior.reproduce.paper.tasks import PaperTask
+
 ENDINGS = {"csv": "csv", "markdown": "md", "latex": "tex"}
 PICTURES = ("png", "pdf")
 BLANK, DIVERGED = "-", "diverged"
@@ -88,6 +90,15 @@ def shown_cell(cell: Entry | None, choice: str, decimals: int = 2) -> str:
         return DIVERGED
     text = shown_number(best_or_last(cell, choice), decimals)
     return f"{text} ({len(cell.diverged)} {DIVERGED})" if cell is not None and cell.diverged else text
+
+
+def differences(tasks: Iterable[PaperTask]) -> list[str]:
+    """How the data and models of tasks differ from the paper's."""
+    by_text: dict[str, list[str]] = {}
+    for task in tasks:
+        if task.differs:
+            by_text.setdefault(task.differs, []).append(task.name)
+    return [f"{', '.join(names)}: {text}" for text, names in by_text.items()]
 
 
 def budget_note(entries: Iterable[Entry]) -> str:

@@ -72,8 +72,9 @@ SENT140 = PaperTask("sent140-lstm", "Sent140 LSTM", "sent140-lstm", 15, 1, hard=
 LABELS = {"partition.labels": "released"}
 SCALAR = {"data.normalize": "scalar"}
 
-# The first eight are the paper's columns, in its order. Its MNIST numbers come out with the label error of the released
-# generator (docs/results/mnist-mclr.md), so that is its MNIST; correct labels and scaled pixels stand beside it.
+# The first eight are the paper's columns, in its order. Its MNIST numbers of three methods with MCLR come out with the label
+# error of the released generator (docs/results/mnist-mclr.md), so that is taken for its MNIST; correct labels and scaled
+# pixels stand beside it.
 TASKS: Registry[PaperTask] = Registry(
     "task",
     {

@@ -89,6 +89,12 @@ def test_a_plan_lists_the_cells_and_trains_nothing(made: Path) -> None:
     assert contents(made) == before
 
 
+def test_a_row_that_a_task_does_not_allow_is_told_of(tmp_path: Path) -> None:
+    asked = ("reproduce", "table1", "--quick", "--plan", "--tasks", "digits-mclr", "--out", tmp_path, "--methods")
+    assert "digits-mclr: fedpac is left out: " in " ".join(fedprior(*asked, "fedpac", columns=200).err.split())
+    assert "left out" not in fedprior(*asked, "fedavg", columns=200).err
+
+
 def test_after_a_quick_look_the_real_one_is_still_possible(made: Path) -> None:
     real = ("reproduce", "distribution", "--tasks", "digits-mclr", "--plan", "--out", made.parent)
     assert fedprior(*real).code == 0

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for; None stands for the artefact's own. ``quick``: on the embedded digits, in a minute or two."""
+    """What is asked for; None stands for the artefact's own. ``quick``: on the embedded digits, in a minute or two.
+    ``tuned``: not at published settings, but at those that do best on validation samples.
+    """
 
     tasks: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
     seeds: int | None = None
     rounds: int | None = None
     quick: bool = False
+    tuned: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("rounds", self.rounds), ("seeds", self.seeds)):

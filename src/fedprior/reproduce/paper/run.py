@@ -3,7 +3,7 @@
 OUT/reproduction.json     the layout of the folder
 OUT/cells/<task>/<row>/<seed>
 OUT/<artefact>/           its tables and figures
-OUT/quick/                the same of `--quick`, with a mark of its own
+OUT/quick/, OUT/tuned/    the same of `--quick` and of `--tuned`, each with a mark of its own
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 LAYOUT = 1
 MARK = "reproduction.json"
-QUICK = "quick"
-INSIDE = {QUICK}  # parts of an output folder that are output folders themselves
+INSIDE = ("quick", "tuned")  # parts of an output folder that are output folders themselves
 
 
 def folders(out: Path, request: Request) -> list[Path]:
     """The output folders of a request: the first one holds the others, and the last one holds what is made."""
-    return [out, out / QUICK] if request.quick else [out]
+    parts = [name for name in INSIDE if getattr(request, name)]
+    return [out, *(out.joinpath(*parts[: k + 1]) for k in range(len(parts)))]
 
 
 def check_folder(out: Path) -> None:
@@ -74,6 +74,12 @@ def plan(studies: Sequence[Study], cells: Path) -> Plan:
             found.append(replace(cell, seconds_left=seconds))
         close(study)
     return Plan(tuple(found))
+
+
+def left_out(studies: Sequence[Study]) -> list[str]:
+    """The rows that tasks do not allow, and why; it is known once they are planned."""
+    texts = [f"{s.settings['name']}: {row} is left out: {why}" for s in studies for row, why in s.left_out.items()]
+    return list(dict.fromkeys(texts))
 
 
 def guess(cell: Cell) -> float | None:

@@ -92,6 +92,7 @@ def reproduce(
     if tuned:
         artefact = Tuned()
         trials = artefact.plan(request, cells)
+        _tell_of(artefact.left_out, request)
         if plan and trials.seconds_left != 0:
             print_plan(trials, GUESSED)
             tell("then", "blue", "every row is trained at what did best on validation samples")
@@ -102,9 +103,7 @@ def reproduce(
             raise typer.Exit(STOPPED)
     studies = artefact.studies(request)
     planned = run.plan(studies, cells)
-    if request.methods is not None:
-        for text in run.left_out(studies):
-            warn(text)
+    _tell_of(run.left_out(studies), request)
     if plan:
         print_plan(planned, GUESSED)
         return
@@ -116,6 +115,12 @@ def reproduce(
         tell("diverged", "red", text)
     for path in artefact.make(request, results, folder / name):
         print_line(str(path))
+
+
+def _tell_of(left_out: list[str], request: Request) -> None:
+    """Rows that were asked for by name are not left out in silence."""
+    for text in left_out if request.methods is not None else ():
+        warn(text)
 
 
 def _mark(folders: list[Path]) -> None:

@@ -10,9 +10,10 @@ from program import contents, fedprior, refused
 
 from fedprior.analysis.choice import Candidate
 from fedprior.methods import keys, make
+from fedprior.reproduce.paper.artefact import Request
 from fedprior.reproduce.paper.rows import MH, ROWS
 from fedprior.reproduce.paper.tasks import TASKS
-from fedprior.reproduce.paper.tuned import Tried, sweeps
+from fedprior.reproduce.paper.tuned import Tried, Tuned, sweeps
 from fedprior.reproduce.paper.tuning import AXES, TRIALS, trials
 
 ASKED = ("reproduce", "table1", "--tuned", "--quick", "--methods", "fedavg", "--seeds", "1", "--rounds", "2")
@@ -36,6 +37,13 @@ def test_settings_that_are_tied_are_swept_one_by_one() -> None:
     ]
     assert cells == trials("mh-released")
     assert all(sweep.fixed["beta"] == 2 and sweep.seeds == [0, 1] for _, sweep in found)
+
+
+def test_a_row_that_a_task_does_not_allow_is_told_of() -> None:
+    artefact = Tuned()
+    request = Request(tasks=("digits-mclr",), methods=("fedpac",), quick=True, tuned=True)
+    assert [row.label for _, rows in artefact._rows(request) for row in rows] == ["Local"]
+    assert [text.partition(" is left out")[0] for text in artefact.left_out] == ["digits-mclr: fedpac"]
 
 
 def scored(alpha: float, accuracy: float | None) -> Candidate:

@@ -20,7 +20,7 @@ from fedprior.reproduce.paper.artefact import Artefact, Request
 from fedprior.reproduce.paper.matrix import Matrix
 from fedprior.reproduce.paper.numbers import BEST, LAST, entries
 from fedprior.reproduce.paper.rows import ROWS, Row
-from fedprior.reproduce.paper.run import close, plan
+from fedprior.reproduce.paper.run import close, left_out, plan
 from fedprior.reproduce.paper.table1 import Table1
 from fedprior.reproduce.paper.tasks import QUICK_ROUNDS, PaperTask
 from fedprior.reproduce.paper.tuning import AXES, TRIALS, trials
@@ -96,6 +96,9 @@ class Tuned(Artefact):
 
     def __init__(self) -> None:
         self._tried: dict[tuple[str, str], Tried] = {}  # by the names of the task and of the row that is trained
+        self.left_out: list[
+            str
+        ] = []  # the rows that tasks do not allow, and why; it is known once the trials are planned
         self._allowed: dict[str, set[str]] = {}  # rows that a task's model allows, by the task's name
 
     def plan(self, request: Request, cells: Path) -> Plan:
@@ -190,7 +193,9 @@ class Tuned(Artefact):
         wanted = _wanted(request)
         for task in self._tasks(request):
             if task.name not in self._allowed:
-                programs = [program for study in request.studies(task, wanted) for program in study.programs]
+                studies = request.studies(task, wanted)
+                programs = [program for study in studies for program in study.programs]
+                self.left_out += left_out(studies)
                 self._allowed[task.name] = {program.variant.name for program in programs}
             trained = {row.variant: row for row in reversed(wanted) if row.variant in self._allowed[task.name]}
             yield task, [row for row in wanted if row is trained.get(row.variant)]

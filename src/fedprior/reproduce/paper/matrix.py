@@ -14,6 +14,7 @@ from fedprior.reproduce.paper.writing import BLANK, budget_note, differences, sh
 
 WHICH = {"last": "last round", BEST: "best round on test, as the paper reports (optimistic: the test chose it)"}
 PAPERS = "[ ]: the paper's, whose ± is the largest deviation of a run"
+OVER_TASKS = "Avg and Std: over the paper's tasks (n - 1), H: over the hard ones, where a row has all of them"
 ARROWS = {"up": " ↑", "down": " ↓"}
 STATISTICS = {
     "Avg": ("all", "average"),
@@ -87,7 +88,7 @@ class Matrix:
         about = [
             "± standard deviation over seeds",
             *([PAPERS] if choice == BEST and self._has_paper else []),
-            "Avg and Std: over the paper's tasks (n - 1), H: over the hard ones, where a row has all of them",
+            *([OVER_TASKS] if self.shown_statistics else []),
             *notes,
             *differences(self.tasks),
             budget_note(kept),

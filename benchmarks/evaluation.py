@@ -1,7 +1,8 @@
-"""Which part of a run is spent on evaluation and on records, at each task's own `eval_every`.
+"""Which part of a run is spent on evaluation and on records, at each task's own `eval_every` or another.
 
     python benchmarks/evaluation.py                       # the tasks whose data is at hand; JSON on stdout
     python benchmarks/evaluation.py --tasks mnist-mclr    # one of them
+    python benchmarks/evaluation.py --every 1             # as `fedprior reproduce` evaluates, which is after each round
 
 `evaluation` is the time of evaluations over that of training, evaluation and records together, and `records` that of
 records, from some rounds of a real run after the first evaluation, which compiles. `pooled_in_rounds` is what the last
@@ -30,10 +31,11 @@ TASKS = (
 )
 
 
-def shares(task: fp.Task, method: str, evaluations: int) -> dict[str, Any]:
+def shares(task: fp.Task, method: str, evaluations: int, every: int | None = None) -> dict[str, Any]:
     """The parts of a run's time, of which the rounds up to the first evaluation are left out."""
-    every = task.protocol.eval_every
-    study = fp.Study(task, [method], local=False, rounds=(evaluations + 1) * every, pooled="never")
+    every = every or task.protocol.eval_every
+    rounds = (evaluations + 1) * every
+    study = fp.Study(task, [method], local=False, rounds=rounds, eval_every=every, pooled="never")
     (program,) = study.programs
     moments: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -62,6 +64,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
     parser.add_argument("--methods", nargs="+", default=["fedavg", "mh-released"])
     parser.add_argument("--evaluations", type=int, default=20)
+    parser.add_argument("--every", type=int, help="rounds between evaluations; without it, each task's own")
     options = parser.parse_args()
     results = {}
     for name in options.tasks:
@@ -70,7 +73,7 @@ def main() -> None:
         except FedpriorError as error:
             print(f"{name}: {error}", file=sys.stderr)
             continue
-        results[name] = {method: shares(task, method, options.evaluations) for method in options.methods}
+        results[name] = {method: shares(task, method, options.evaluations, options.every) for method in options.methods}
         print(name, json.dumps(results[name]), file=sys.stderr, flush=True)
     print(json.dumps(results, indent=1))
 

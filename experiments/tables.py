@@ -23,60 +23,13 @@ from typing import Any
 import fedprior as fp
 from fedprior.analysis.choice import Candidate
 from fedprior.errors import FedpriorError
-from fedprior.methods import METHODS
 from fedprior.report.comparison import comparison_tables
 from fedprior.report.tables import render
+from fedprior.reproduce.paper.tuning import AXES, PULLED, Axis
 from fedprior.study.assignment import format_value
 from fedprior.study.sweep import open_sweep
 
 Settings = dict[str, Any]
-THIRDS = tuple(float(f"{x}e{e}") for e in range(-4, 3) for x in (1, 3))  # 0.0001, 0.0003, 0.001, ..., 300
-HALVES = tuple(float(f"{x}e{e}") for e in range(-4, 1) for x in (1, 2, 5))
-COUNTS = (1, 2, 4, 8, 16, 32, 64)
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Values in ascending order, of which a window is tried; the named keys all take the value."""
-
-    keys: tuple[str, ...]
-    ladder: tuple[Any, ...]
-    first: Any  # the least value of the first window
-    width: int = 3
-
-    def window(self, shift: int) -> list[Any]:
-        start = min(range(len(self.ladder)), key=lambda k: abs(self.ladder[k] - self.first)) + shift
-        return list(self.ladder[max(start, 0) : start + self.width])
-
-
-def step(first: float = 0.01, *keys: str) -> Axis:
-    return Axis(keys or ("alpha",), THIRDS, first)
-
-
-BOTH = ("alpha", "alpha_m")
-ALONE = (Axis(("alpha",), HALVES, 0.005, width=9),)
-PULLED = (step(0.01, *BOTH), Axis(("lam",), THIRDS, 1.0))  # pFedMe and pFedBreD: both steps are equal, as in the paper
-AXES: Mapping[str, tuple[Axis, ...]] = {
-    "local": ALONE,
-    "fedavg": ALONE,
-    "fedprox": (step(), Axis(("mu",), THIRDS, 0.01)),
-    "scaffold": ALONE,
-    "reptile": (step(0.03), Axis(("eps",), (0.1, 0.3, 1.0), 0.1)),
-    "perfedavg": (step(), step(0.01, "alpha_m")),
-    "perfedavg-hf": (step(), step(0.01, "alpha_m")),
-    "ditto": (step(), Axis(("lam",), THIRDS, 0.03)),
-    "fedamp": (step(), Axis(("lam",), THIRDS, 0.1)),
-    "heurfedamp": (step(), Axis(("lam",), THIRDS, 0.3)),
-    "fedfomo": (step(), Axis(("M",), COUNTS, 4)),
-    "fedem": ALONE,
-    "pfedbayes": (step(0.001, *BOTH), Axis(("zeta",), THIRDS, 0.1)),
-    "fedpac": (step(), step(0.03, "alpha_head")),
-    "pfedhn": (step(), step(0.03, "alpha_m")),
-    "fedu": (step(), Axis(("eta",), THIRDS, 0.03)),
-    **dict.fromkeys(
-        ("pfedme", "pfedme-released", "lg", "meg", "mh", "lg-released", "meg-released", "mh-released"), PULLED
-    ),
-}
 
 
 def tell(text: str) -> None:
@@ -209,7 +162,7 @@ def command(task: str, name: str, setting: Settings, seeds: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task")
-    parser.add_argument("--methods", nargs="*", default=list(AXES), choices=METHODS)
+    parser.add_argument("--methods", nargs="*", default=list(AXES), choices=AXES)
     parser.add_argument("--seeds", type=int, default=3, help="of the final runs")
     parser.add_argument("--trial-seeds", type=int, default=3, help="of each setting that is tried")
     parser.add_argument("--trial-rounds", type=int, default=100)
@@ -221,8 +174,8 @@ def main() -> None:
     task, pages = options.task, list[str]()
     study = fp.Study(task, options.methods, local=False, optional=options.methods)
     allowed = [program.variant.name for program in study.programs]  # FedPAC, say, needs hidden layers
-    for text in study.left_out.items():
-        tell(": ".join(text))
+    for (_, row), why in study.left_out.items():
+        tell(f"{row}: {why}")
     if options.only != "tuned":
         published = train(task, {name: {} for name in allowed}, options.seeds, options.out / "published")
         pages += ["## Everyone at published settings\n", tables(published)]

@@ -101,7 +101,10 @@ def shown(values: list[float]) -> str:
 def markdown(results: fp.Results, rows: Rows) -> str:
     lines = ["| row | personal, last | personal, best on test | global, last | seeds |", "|---|---:|---:|---:|---:|"]
     for name in rows:
-        runs = list(results[name])
+        runs = [run for run in results.runs if run.name == name]
+        if not runs:
+            lines.append(f"| {name} | diverged | diverged | - | 0 |")
+            continue
         personal = [curves(run, "personal") for run in runs]
         shared = "-" if name == "local" else shown([run.accuracy("global") for run in runs])
         last, best = shown([c[-1] for c in personal]), shown([c.max() for c in personal])

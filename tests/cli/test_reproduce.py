@@ -44,6 +44,8 @@ def test_a_folder_of_another_version_or_of_something_else_is_refused(tmp_path: P
     refused(fedprior(*ONE, "--out", tmp_path), "another version of fedprior", "layout 99", "use another --out")
     (tmp_path / "quick" / "reproduction.json").rename(tmp_path / "quick" / "thesis.txt")
     refused(fedprior(*ONE, "--out", tmp_path), "is no folder of `fedprior reproduce`")
+    (tmp_path / "quick" / "thesis.txt").rename(tmp_path / "thesis.txt")
+    refused(fedprior(*ONE, "--out", tmp_path), "is no folder of `fedprior reproduce`")
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,22 @@ def test_a_plan_lists_the_cells_and_trains_nothing(made: Path) -> None:
     assert "mh-released S=2" in planned.out
     assert "2 of 3" in planned.out
     assert contents(made) == before
+
+
+def test_a_row_that_a_task_does_not_allow_is_told_of(tmp_path: Path) -> None:
+    asked = ("reproduce", "table1", "--quick", "--plan", "--tasks", "digits-mclr", "--out", tmp_path, "--methods")
+    assert "digits-mclr: fedpac is left out: " in " ".join(fedprior(*asked, "fedpac", columns=200).err.split())
+    assert "left out" not in fedprior(*asked, "fedavg", columns=200).err
+
+
+def test_after_a_quick_look_the_real_one_is_still_possible(made: Path) -> None:
+    real = ("reproduce", "distribution", "--tasks", "digits-mclr", "--plan", "--out", made.parent)
+    assert fedprior(*real).code == 0
+    mark = made.parent / "reproduction.json"  # which earlier versions did not leave
+    content = mark.read_bytes()
+    mark.unlink()
+    assert fedprior(*real).code == 0
+    mark.write_bytes(content)
 
 
 @pytest.mark.slow

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from analysis.handmade import record
 
+from fedprior.errors import FedpriorError
+from fedprior.records.schema import Row
+from fedprior.reproduce.paper.artefact import ARTEFACTS, Request
 from fedprior.reproduce.paper.gce import ORDER, WINDOW, Curves, filtered
+from fedprior.reproduce.paper.rows import MH
 
 from .quick import made
 
@@ -33,6 +38,35 @@ def test_the_end_is_the_last_fifth_of_the_rounds() -> None:
     curves = Curves("mh", (3, 7), 20, np.arange(1, 11), gce)
     assert curves.at_the_end(curves.gce) == pytest.approx({3: 0.85, 7: 0.5})
     assert curves.log_determinants[1, 0] == pytest.approx(20 * np.log(0.5))
+
+
+def by_cell(name: str, request: Request) -> dict[tuple[str, str], tuple[dict[str, object], ...]]:
+    """What is trained for an artefact, by task and row."""
+    return {
+        (study.settings["name"], variant.name): (variant.settings, variant.wrappers, variant.protocol)
+        for study in ARTEFACTS.find(name)().studies(request)
+        for variant in study.variants
+    }
+
+
+def test_its_cells_are_those_of_the_other_tables_and_hold_the_coherence_from_their_start() -> None:
+    own = by_cell("gce", Request())
+    for name in ("table1", "deviation", "ablation"):
+        others = by_cell(name, Request())
+        shared = {key for key in own if key in others}
+        assert shared == set(own) if name == "table1" else {"pfedme-released", "mh-released"} <= {v for _, v in shared}
+        assert all(own[key] == others[key] for key in shared)
+        assert {key for key, (*_, protocol) in others.items() if protocol.get("gce")} >= shared
+    assert all(protocol["gce"] for *_, protocol in own.values())
+    elsewhere = by_cell("gce", Request(tasks=("fmnist-dnn",)))  # whose cells in the other tables do without
+    assert {task for task, _ in elsewhere} == {"fmnist-dnn-gce"}
+
+
+def test_a_run_without_its_coherence_is_told_of() -> None:
+    for curve, when in (({}, "not recorded"), ({3: 0.5, 4: 0.5}, "only since round 3")):
+        late = [Row(t, "personal", "own", "weighted", {"gce": value}) for t, value in curve.items()]
+        with pytest.raises(FedpriorError, match=f"{when}.*remove that folder" if curve else "was not recorded"):
+            Curves.of(MH, {0: record(rows=late)})
 
 
 @pytest.mark.slow

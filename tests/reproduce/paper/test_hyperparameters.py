@@ -9,9 +9,20 @@ import pytest
 
 from fedprior.methods import make
 from fedprior.methods.pfedbred import PFedBreD
+from fedprior.reproduce.paper import ablation
 from fedprior.reproduce.paper.grid_pictures import heat_maps
-from fedprior.reproduce.paper.hyperparameters import DOUBLED, GRIDS, LINEAR, NETWORK, Grid, widest_range
-from fedprior.reproduce.paper.rows import LG, MEG
+from fedprior.reproduce.paper.hyperparameters import (
+    DOUBLED,
+    GRIDS,
+    LINEAR,
+    NETWORK,
+    Grid,
+    Tried,
+    _caption,
+    widest_range,
+)
+from fedprior.reproduce.paper.rows import LG, MEG, MH
+from fedprior.reproduce.paper.tasks import TASKS
 
 from .quick import made
 
@@ -29,6 +40,7 @@ class Made:
 def test_the_grids_reach_the_ends_of_the_papers_ranges() -> None:
     assert (len(list(LINEAR.settings())), len(list(NETWORK.settings()))) == (25, 9)
     assert all(grid.eta[0] == 0 for grid in GRIDS.values())
+    assert all(grid.lam[0] == 0 for grid in GRIDS.values() if grid.lam)
     assert (LINEAR.eta[-1], LINEAR.lam[-1], GRIDS["cifar10-cnn"].eta[-1], GRIDS["sent140-lstm"].eta[-1]) == (
         1,
         100,
@@ -39,10 +51,27 @@ def test_the_grids_reach_the_ends_of_the_papers_ranges() -> None:
 
 
 def test_doubled_is_twice_what_is_in_force() -> None:
-    for row, plain, key in ((DOUBLED[1], LG, "eta_alpha"), (DOUBLED[3], MEG, "eta")):
-        method = make(plain.method)
-        assert isinstance(method, PFedBreD)
-        assert row.changes[key] == 2 * method.in_force()[key]
+    released, meg = make(LG.method), make(MEG.method)
+    assert isinstance(released, PFedBreD)
+    assert isinstance(meg, PFedBreD)
+    tried = {row.variant: dict(row.changes) for row in DOUBLED}
+    steps = [tried[name].get("eta_alpha", released.order_in_force.eta_alpha) for name in tried if name.startswith("lg")]
+    assert steps == [0.01, 0.02, 0.05, 0.1]  # the paper's and twice that, the released code's and twice that
+    assert tried["meg-released eta=0.1"]["eta"] == 2 * meg.eta
+
+
+def test_a_row_of_one_name_is_one_setting_in_the_ablation_too() -> None:
+    rows = {row.variant: (row.method, dict(row.changes)) for row in ablation.RELEASED.rows}
+    assert all(rows[row.variant] == (row.method, dict(row.changes)) for row in DOUBLED if row.variant in rows)
+    assert "lg-released eta_alpha=0.01" in rows
+
+
+def test_what_the_papers_figure_varies_and_ours_does_not_is_told() -> None:
+    rows = [Tried({"eta": eta}, {"global": None, "personal": None}) for eta in (0.0, 0.1)]
+    told = [_caption(TASKS.find(name), MH, rows) for name in ("sent140-lstm", "cifar10-cnn", "mnist-mclr")]
+    assert "settings of eta, where the paper varies lambda too" in told[0]
+    assert "settings of eta:" in told[1]
+    assert "settings of lambda (lam) and eta:" in told[2]
 
 
 def test_a_setting_that_is_alone_has_no_range() -> None:
@@ -62,8 +91,19 @@ def test_a_heat_map_says_what_diverged() -> None:
 
 @pytest.mark.slow
 def test_quick(tmp_path: Path) -> None:
-    files, _ = made("hyperparameters", tmp_path, methods=("mh-released",), rounds=2)
+    files, _ = made("hyperparameters", tmp_path, methods=("mh-released", "mh"), rounds=2)
     assert {"hyperparameters-heat-digits-mclr.png", "hyperparameters-parallel-digits-mclr.pdf"} <= set(files)
+    assert "hyperparameters-heat-digits-mclr-paper-order.png" in files
     cells = [line for line in csv.DictReader(files["cells.csv"].read_text().splitlines()) if line["round"] == "last"]
-    assert len(cells) == 8  # two by two settings, two models
-    assert len({line["mean"] for line in cells if line["model"] == "personal"}) > 1
+    by_row = {order: [line for line in cells if line["row"].startswith(order)] for order in ("mh, lam", "mh, paper's")}
+    for lines in by_row.values():
+        assert len(lines) == 8  # two by two settings, two models
+        assert len({line["mean"] for line in lines if line["model"] == "personal"}) > 1
+    # At lambda = 0 the paper's global model stays where it began; the released code moves it along the loss gradient.
+    still = [
+        {line["mean"] for line in lines if line["model"] == "global" and "lam=0 " in line["row"]}
+        for lines in by_row.values()
+    ]
+    assert [len(means) for means in still] == [1, 1]  # and eta does nothing, since it moves only the prior's mean
+    assert still[0] != still[1]
+    assert files["hyperparameters.md"].read_text().count("how far accuracy") == 2

@@ -61,7 +61,7 @@ def test_the_ablation_repeats_the_main_table_and_its_arrows_are_right() -> None:
     for name, of in (("Non-PP", "pFedMe"), ("mh", "mh")):
         assert rows[name].values == pytest.approx(main[of].values, abs=0.051)
     for name in ("lg", "meg", "mh"):
-        ways = dict(zip(COLUMNS, rows[name].more["arrows"], strict=False))
+        ways = rows[name].arrows
         for task, value in rows[name].values.items():
             than = rows["Non-PP"].values[task]
             if value != than:  # one decimal does not tell equals apart

@@ -17,6 +17,8 @@ def test_every_cell_is_told_with_its_budget(name: str, tmp_path_factory: pytest.
     files, results = made(name, folder, methods=("mh-released",), tasks=("digits-mclr",), seeds=1, rounds=2)
     cells = list(csv.DictReader(files["cells.csv"].read_text().splitlines()))
     assert cells
+    if name == "table1":
+        assert "test accuracy (%) at published settings" in files["table1.md"].read_text()
     assert {cell["full_budget"] for cell in cells} == {"no"}
     assert {record.round for record in results.records} == {2}
     assert {"mh-released", "local"} <= {record.config["run"]["variant"]["name"] for record in results.records}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedprior.reproduce.paper.artefact import Artefact, Request
-from fedprior.reproduce.paper.matrix import Matrix, printed_values
+from fedprior.reproduce.paper.matrix import Matrix
 from fedprior.reproduce.paper.numbers import BEST, LAST, entries
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import (
@@ -46,7 +46,10 @@ class Order(NamedTuple):
 
 
 def _named(row: Row, name: str, order: str) -> Row:
-    """A row as this table calls it; only the released order is compared with the paper's numbers, which it made."""
+    """A row as this table calls it; only the released order is compared with the paper's numbers.
+
+    That the released code made them is inferred: pFedMe, mh and FedAvg on MNIST with MCLR come out within 0.3 points.
+    """
     return replace(row, label=name, printed=name if order == "released" else None)
 
 
@@ -96,7 +99,7 @@ class Ablation(Artefact):
         tables, cells, wanted = [], [], self._rows(request)
         for order in ORDERS:
             rows = [row for row in order.rows if row in wanted]
-            found = entries(results, tasks, rows, printed_values(paper))
+            found = entries(results, tasks, rows, paper)
             if not any(label != LOCAL.label for _, label in found):
                 continue
             title = (

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
-from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, best_or_last, entry, statistics
+from fedprior.reproduce.paper.matrix import WHICH
+from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, entry, mean_of, runs_by_cell, statistics
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import GLOBAL, MH, MH_PAPER, Row
 from fedprior.reproduce.paper.tasks import QUICK, PaperTask
-from fedprior.reproduce.paper.writing import budget_note, shown, shown_number, write_cells, write_tables
+from fedprior.reproduce.paper.writing import budget_note, differences, shown, shown_cell, write_cells, write_tables
 
 if TYPE_CHECKING:
     from fedprior.study.results import Results
@@ -33,7 +34,8 @@ def with_aggregated(row: Row, task: PaperTask, s: int) -> Row:
     """The row with another S; with the task's own S it is the row of the other tables, and their cells are reused."""
     if s == task.aggregated:
         return row
-    return replace(row, variant=f"{row.variant} S={s}", changes={**row.changes, "aggregated": s})
+    changes = {key: value for key, value in row.changes.items() if key != "score_fine_tuned"}  # no table has FT with it
+    return replace(row, variant=f"{row.variant} S={s}", changes={**changes, "aggregated": s})
 
 
 def numbers_of(task: PaperTask) -> tuple[int, ...]:
@@ -65,18 +67,18 @@ class Aggregation(Artefact):
                 by_numbers.setdefault(numbers_of(task), {})[task.name] = self._line(results, task, row)
             for numbers, lines in by_numbers.items():
                 cells += [cell for line in lines.values() for cell in line if cell is not None]
-                tables += [self._table(row, numbers, lines, choice) for choice in (LAST, BEST)]
+                tables += [self._table(row, numbers, lines, choice, request) for choice in (LAST, BEST)]
         return [*write_tables(folder, self.name, tables), write_cells(folder, cells)]
 
     def _line(self, results: Results, task: PaperTask, row: Row) -> Line:
         """The cells of a task, one for each S."""
-        variants = results.groups().get(task.name, {})
+        by_cell = runs_by_cell(results)
         printed = published(self.name).get(task.name) if row is MH else None
         line: Line = []
         for s, varied in self._by_number(task, row):
             value = printed.values.get(str(s)) if printed else None
-            seeds = variants.get(varied.variant)
-            line.append(entry(task, f"{row.label}, S = {s}", seeds, GLOBAL, value, data="pooled") if seeds else None)
+            runs = by_cell.get((task.name, varied.variant))
+            line.append(entry(task, f"{row.label}, S = {s}", runs, GLOBAL, value, data="pooled") if runs else None)
         return line
 
     def _rows(self, request: Request) -> list[Row]:
@@ -86,23 +88,24 @@ class Aggregation(Artefact):
         for s in numbers_of(task):
             yield s, with_aggregated(row, task, s)
 
-    def _table(self, row: Row, tried: tuple[int, ...], lines: dict[str, Line], choice: str) -> Table:
+    def _table(self, row: Row, tried: tuple[int, ...], lines: dict[str, Line], choice: str, request: Request) -> Table:
         best = choice == BEST
         body = []
         for task, line in lines.items():
-            numbers = [best_or_last(cell, choice) for cell in line]
-            spread = statistics([None if number is None else number["mean"] for number in numbers])
-            measured = [*map(shown_number, numbers), shown(spread.std if spread else None)]
+            spread = statistics([mean_of(cell, choice) for cell in line])
+            measured = [*(shown_cell(cell, choice) for cell in line), shown(spread.std if spread else None)]
             body.append((task, "measured", *measured))
             if best and any(cell is not None and cell.published is not None for cell in line):
                 printed = published(self.name)[task]
                 paper = [shown(cell.published if cell else None, 1) for cell in line]
                 body.append((task, "paper", *paper, shown(printed.statistics["Std"], 1)))
+        tasks = [task for task in request.tasks_of(OWN) if task.name in lines]
         every = [cell for line in lines.values() for cell in line if cell is not None]
-        which = "best round on test, as the paper reports" if best else "last round"
         return Table(
-            f"{row.label}: accuracy (%) of the global model on the global test against S, {which}",
-            f"± standard deviation over seeds; Std: over S (n - 1); {budget_note(every)}",
+            f"{row.label}: accuracy (%) of the global model on the global test against S, {WHICH[choice]}",
+            "; ".join(
+                ["± standard deviation over seeds; Std: over S (n - 1)", *differences(tasks), budget_note(every)]
+            ),
             ("task", "", *(f"S = {s}" for s in tried), "Std"),
             tuple(body),
         )

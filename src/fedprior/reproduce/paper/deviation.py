@@ -21,8 +21,9 @@ from fedprior.report.canvas import literal, new_figure
 from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
 from fedprior.reproduce.paper.drawing import SMALL, WIDTH, dress, legend_below, styles, write_captioned, write_values
+from fedprior.reproduce.paper.numbers import budget_words, is_full
 from fedprior.reproduce.paper.rows import LOCAL, MH, PAPER, PERFEDAVG, PFEDME, Row
-from fedprior.reproduce.paper.tasks import COLUMNS, FULL_SEEDS, PaperTask
+from fedprior.reproduce.paper.tasks import COLUMNS, PaperTask
 from fedprior.reproduce.paper.writing import shown_number, write_tables
 
 if TYPE_CHECKING:
@@ -164,12 +165,11 @@ def _table(task: PaperTask, measured: list[Measured]) -> Table:
         numbers = [m.mean(which, held) for which in Deviations._fields for held in (True, False)]
         body.append((m.label, *(shown_number(number, 3) for number in numbers)))
     rounds, seeds = measured[0].rounds, max(len(m.seeds) for m in measured)
-    full = rounds >= task.full_rounds and seeds >= FULL_SEEDS
     return Table(
         f"{task.column}: loss deviation of the first client at the end, means over the classes that it holds and lacks",
         "global: everybody's test, lower on held classes is better personalized; local: its own test, where the loss on a "
         "class that it lacks counts as 0, so that higher there is a lower mean of the others; "
-        f"T = {rounds}, up to {seeds} seeds" + (" (the full budget)" if full else " (less than the paper)"),
+        f"T = {rounds}, up to {seeds} seeds ({budget_words(is_full(task, rounds, seeds))})",
         ("row", "global, held", "global, lacking", "local, held", "local, lacking"),
         tuple(body),
         left=1,

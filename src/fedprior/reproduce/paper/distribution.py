@@ -1,7 +1,8 @@
 """The paper's pictures of who holds which classes (878), and of the Dirichlet settings of Fashion-MNIST (1036).
 
 Nothing is trained. The data differ from the paper's where the task's own note says so: 105 writers of FEMNIST in place of
-198, other users of Sent140, and sizes of Fashion-MNIST that the released generator draws from unseeded numbers.
+198, other users of Sent140, and sizes of Fashion-MNIST that the released generator draws from unseeded numbers. MNIST is
+shown twice: with the labels of the released generator, which are the paper's, and with correct ones.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from fedprior.study.results import Results
     from fedprior.study.study import Study
 
-OWN = ("cifar10-cnn", "fmnist-mclr", "femnist-mclr", "sent140-lstm", "mnist-mclr")
+OWN = ("cifar10-cnn", "fmnist-mclr", "femnist-mclr", "sent140-lstm", "mnist-mclr-released", "mnist-mclr")
 PARTS = ("test", "train")
 
 
@@ -62,6 +63,19 @@ def holdings(task: PaperTask, title: str) -> Held:
     return Held(task.name, title, names, counts, statistics(parts, n))
 
 
+def title(task: PaperTask) -> str:
+    """The dataset, and what is changed of it.
+
+    >>> from fedprior.reproduce.paper.tasks import TASKS
+    >>> [title(TASKS.find(name)) for name in ("mnist-mclr", "mnist-mclr-released", "cifar10-cnn")]
+    ['MNIST, correct labels', 'MNIST, labels of the released generator', 'CIFAR-10']
+    """
+    model, _, changed = task.column.partition(", ")
+    if task.settings.get("partition.labels") == "released":
+        changed = "labels of the released generator"
+    return ", ".join([model.rpartition(" ")[0], *([changed] if changed else [])])
+
+
 class Distribution(Artefact):
     """Clients against classes."""
 
@@ -77,7 +91,7 @@ class Distribution(Artefact):
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """A picture for each dataset, one of the Dirichlet settings, their statistics and all counts."""
         tasks = request.tasks_of(OWN, quick=("digits-mclr",))
-        data = [holdings(task, task.column.partition(" ")[0]) for task in tasks]
+        data = [holdings(task, title(task)) for task in tasks]
         skewed = [holdings(task, task.column) for task in _dirichlet_tasks(request)]
         paths = list[Path]()
         for held in data:

@@ -67,7 +67,8 @@ def command_of(name: str, request: Request) -> str:
     words = [word for option, names in given if names is not None for word in (option, ",".join(names))]
     numbers = [("--seeds", request.seeds), ("--rounds", request.rounds)]
     words += [word for option, number in numbers if number is not None for word in (option, str(number))]
-    return shlex.join(["fedprior", "reproduce", name, *words, *(["--quick"] if request.quick else [])])
+    switches = [f"--{name}" for name in ("tuned", "quick") if getattr(request, name)]
+    return shlex.join(["fedprior", "reproduce", name, *words, *switches])
 
 
 def refuse(name: str, request: Request, *options: str) -> None:

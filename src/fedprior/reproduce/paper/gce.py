@@ -17,6 +17,7 @@ import numpy as np
 
 from fedprior.analysis.series import series_of
 from fedprior.analysis.summary import over_seeds
+from fedprior.errors import FedpriorError
 from fedprior.report.canvas import new_figure
 from fedprior.report.tables import Table
 from fedprior.reproduce.paper.artefact import Artefact, Request
@@ -29,14 +30,15 @@ from fedprior.reproduce.paper.drawing import (
     write_captioned,
     write_values,
 )
-from fedprior.reproduce.paper.numbers import Seeds
-from fedprior.reproduce.paper.rows import LG, MEG, MH, MH_PAPER, PFEDME, PFEDME_PAPER, Row
-from fedprior.reproduce.paper.tasks import FULL_SEEDS, PaperTask
+from fedprior.reproduce.paper.numbers import Seeds, budget_words, is_full
+from fedprior.reproduce.paper.rows import COHERENT, LG, MEG, MH, PFEDME, Row
+from fedprior.reproduce.paper.tasks import PaperTask
 from fedprior.reproduce.paper.writing import shown_number, write_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from fedprior.records.schema import RunRecord
     from fedprior.study.results import Results
     from fedprior.study.study import Study
 
@@ -69,7 +71,7 @@ class Curves:
     @staticmethod
     def of(row: Row, seeds: Seeds) -> Curves:
         """From the records of all seeds."""
-        by_seed = {seed: series_of(record, "gce")[KEY] for seed, record in sorted(seeds.items())}
+        by_seed = {seed: _curve(record) for seed, record in sorted(seeds.items())}
         rounds = sorted(set.intersection(*(set(curve) for curve in by_seed.values())))
         values = np.array([[curve[t] for t in rounds] for curve in by_seed.values()])
         clients = int(next(iter(seeds.values())).config["run"]["clients"])
@@ -86,9 +88,23 @@ class Curves:
         return dict(zip(self.seeds, values[:, -last:].mean(1).tolist(), strict=True))
 
 
+def _curve(record: RunRecord) -> dict[int, float]:
+    """The coherence by round; it cannot be added to a run later."""
+    curve = series_of(record, "gce").get(KEY, {})
+    if 1 not in curve:
+        since = f"only since round {min(curve)}" if curve else "not"
+        raise FedpriorError(
+            f"the coherence of {record.where} was {since} recorded: an earlier version trained it; "
+            "remove that folder and repeat the command"
+        )
+    return curve
+
+
 def watched(task: PaperTask) -> PaperTask:
-    """The task whose cells record the coherence of every round."""
-    return replace(task, name=f"{task.name}-gce", settings={**task.settings, "gce": True})
+    """The task whose cells record the coherence of every round: itself, where the other tables' cells do so."""
+    if task.coherence:
+        return task
+    return replace(task, name=f"{task.name}-gce", coherence=True)
 
 
 class GCE(Artefact):
@@ -117,8 +133,7 @@ class GCE(Artefact):
         return paths + write_captioned(folder, self.name, draw(by_task), _caption(by_task), self.name, request)
 
     def _rows(self, request: Request) -> list[Row]:
-        rows = request.rows_of(ROWS if request.methods is None else (*ROWS, PFEDME_PAPER, MH_PAPER))
-        return [replace(row, changes={}) for row in rows]  # without scoring FT
+        return request.rows_of(ROWS if request.methods is None else COHERENT)
 
 
 def _table(task: PaperTask, curves: Iterable[Curves]) -> Table:
@@ -133,11 +148,10 @@ def _table(task: PaperTask, curves: Iterable[Curves]) -> Table:
         gap = "" if c.label == PFEDME.label or not apart else f"{np.mean(apart):+.4f}"
         body.append((c.label, shown_number(over_seeds(own), 4), gap, shown_number(log_det, 1)))
     rounds, seeds = int(curves[0].rounds[-1]), len(curves[0].seeds)
-    full = rounds >= task.full_rounds and seeds >= FULL_SEEDS
     return Table(
         f"{task.column}: coherence of the envelope gradients of {curves[0].clients} clients in the last fifth of the rounds",
-        f"GCE = 1 - det(C)^(1/N), C: cosines of w_i - theta_i; smaller is more diverse; T = {rounds}, seeds: {seeds}"
-        + (" (the full budget)" if full else " (less than the paper)"),
+        f"GCE = 1 - det(C)^(1/N), C: cosines of w_i - theta_i; smaller is more diverse; T = {rounds}, seeds: {seeds} "
+        f"({budget_words(is_full(task, rounds, seeds))})",
         ("row", "GCE", f"minus {PFEDME.label}", "log det C"),
         tuple(body),
         left=1,

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedprior.report.tables import Column, Table
-from fedprior.reproduce.paper.numbers import BEST, Entries, Entry, Statistics, best_or_last, statistics
+from fedprior.reproduce.paper.numbers import BEST, Entries, Statistics, mean_of, statistics
 from fedprior.reproduce.paper.published import Printed
 from fedprior.reproduce.paper.rows import Row
 from fedprior.reproduce.paper.tasks import COLUMNS, TASKS, PaperTask
-from fedprior.reproduce.paper.writing import BLANK, budget_note, shown, shown_number
+from fedprior.reproduce.paper.writing import BLANK, budget_note, differences, shown, shown_cell
 
 WHICH = {"last": "last round", BEST: "best round on test, as the paper reports (optimistic: the test chose it)"}
+PAPERS = "[ ]: the paper's, whose ± is the largest deviation of a run"
+OVER_TASKS = "Avg and Std: over the paper's tasks (n - 1), H: over the hard ones, where a row has all of them"
+ARROWS = {"up": " ↑", "down": " ↓"}
 STATISTICS = {
     "Avg": ("all", "average"),
     "Std": ("all", "std"),
@@ -33,8 +36,7 @@ def row_statistics(cells: Entries, row: Row, tasks: Sequence[PaperTask], choice:
     every, hard = counted(tasks)
 
     def over(names: Iterable[str]) -> Statistics | None:
-        numbers = [best_or_last(cells.get((name, row.label)), choice) for name in names]
-        return statistics([None if number is None else number["mean"] for number in numbers])
+        return statistics([mean_of(cells.get((name, row.label)), choice) for name in names])
 
     return {"all": over(every), "hard": over(hard)}
 
@@ -70,7 +72,7 @@ class Matrix:
         body, values = [], []
         for row in rows:
             over = row_statistics(self.cells, row, self.tasks, choice)
-            means = [_mean(self.cells.get((t.name, row.label)), choice) for t in (*first, *beside)]
+            means = [mean_of(self.cells.get((t.name, row.label)), choice) for t in (*first, *beside)]
             found = [_statistic(over, name) for name in self.shown_statistics]
             texts = [self._cell(task, row, choice) for task in first]
             more = [self._cell(task, row, choice) for task in beside]
@@ -85,9 +87,10 @@ class Matrix:
         kept = [cell for (_, label), cell in self.cells.items() if label in {row.label for row in rows}]
         about = [
             "± standard deviation over seeds",
-            *(["[ ]: the paper's value"] if choice == BEST and self._has_paper else []),
-            "Avg and Std: over the paper's tasks (n - 1), H: over the hard ones, where a row has all of them",
+            *([PAPERS] if choice == BEST and self._has_paper else []),
+            *([OVER_TASKS] if self.shown_statistics else []),
             *notes,
+            *differences(self.tasks),
             budget_note(kept),
         ]
         return Table(
@@ -110,13 +113,16 @@ class Matrix:
         cell = self.cells.get((task.name, row.label))
         compared = self.against is not None and row.label != self.against
         other = self.cells.get((task.name, self.against or "")) if compared else None
-        text = shown_number(best_or_last(cell, choice), self.decimals) + arrow(
-            _mean(cell, choice), _mean(other, choice)
-        )
+        text = shown_cell(cell, choice, self.decimals) + arrow(mean_of(cell, choice), mean_of(other, choice))
         if choice == BEST and cell is not None and cell.published is not None:
-            paper = None if other is None else other.published
-            text += f" [{shown(cell.published, self.decimals)}{arrow(cell.published, paper)}]"
+            spread = "" if cell.plus_minus is None else f" ± {cell.plus_minus:.2f}"
+            text += f" [{shown(cell.published, self.decimals)}{spread}{self._printed_arrow(row, task.name)}]"
         return text
+
+    def _printed_arrow(self, row: Row, column: str) -> str:
+        """The paper's own arrow; it follows from numbers with more decimals than the paper prints."""
+        printed = self.printed.get(row.printed or "")
+        return ARROWS.get(printed.arrows.get(column, ""), "") if printed and self.against else ""
 
     def _statistic(self, row: Row, name: str, value: float | None, choice: str) -> str:
         """A statistic, with the paper's where both are over the same tasks."""
@@ -126,7 +132,7 @@ class Matrix:
         printed = self.printed.get(row.printed or "")
         if value is None or choice != BEST or printed is None or not set(COLUMNS) <= {t.name for t in self.tasks}:
             return text
-        return f"{text} [{shown(printed.statistics.get(name), self.decimals)}]"
+        return f"{text} [{shown(printed.statistics.get(name), self.decimals)}{self._printed_arrow(row, name)}]"
 
 
 def arrow(value: float | None, than: float | None) -> str:
@@ -140,17 +146,7 @@ def arrow(value: float | None, than: float | None) -> str:
     return " ↑" if value > than else " ↓"
 
 
-def _mean(cell: Entry | None, choice: str) -> float | None:
-    number = best_or_last(cell, choice)
-    return None if number is None else number["mean"]
-
-
 def _statistic(over: Mapping[str, Statistics | None], name: str) -> tuple[str, float | None]:
     whose, what = STATISTICS[name]
     found = over[whose]
     return name, None if found is None else getattr(found, what)
-
-
-def printed_values(printed: Mapping[str, Printed]) -> dict[str, Mapping[str, float]]:
-    """The paper's values by row and column."""
-    return {name: row.values for name, row in printed.items()}

@@ -17,8 +17,9 @@ class Printed:
     line: int  # of paper.tex
     values: Mapping[str, float]  # by column; blanks are left out
     statistics: Mapping[str, float]
-    plus_minus: Mapping[str, float]
-    more: Mapping[str, Any]  # what only this table has: arrows, cost, model
+    plus_minus: Mapping[str, float]  # the largest deviation of a run from the mean
+    arrows: Mapping[str, str]  # up or down, by column and statistic: where the row lies against another one
+    more: Mapping[str, Any]  # what only this table has: cost, model
 
 
 @functools.cache
@@ -37,13 +38,14 @@ def published(table: str) -> dict[str, Printed]:
         return {name: float(x) for name, x in zip(names, given, strict=True) if x != "-"} if given else {}
 
     columns, statistics = content["columns"], content["statistics"]
-    known = ("line", "values", "statistics", "plus_minus")
+    known = ("line", "values", "statistics", "plus_minus", "arrows")
     return {
         name: Printed(
             row["line"],
             numbers(columns, row["values"]),
             numbers(statistics, row["statistics"]),
             numbers(columns, row.get("plus_minus", [])),
+            dict(zip([*columns, *statistics], row["arrows"], strict=True)) if "arrows" in row else {},
             {key: value for key, value in row.items() if key not in known},
         )
         for name, row in content["rows"].items()

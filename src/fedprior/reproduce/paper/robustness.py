@@ -11,11 +11,11 @@ from fedprior.report.tables import Table
 from fedprior.reproduce.paper.aggregation import with_aggregated
 from fedprior.reproduce.paper.artefact import Artefact, Request
 from fedprior.reproduce.paper.matrix import WHICH
-from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, best_or_last, entry, statistics
+from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, entry, mean_of, runs_by_cell, statistics
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import DITTO, FEDFOMO, FEDPAC, LOCAL, MH, PFEDHN, Row
 from fedprior.reproduce.paper.tasks import PaperTask
-from fedprior.reproduce.paper.writing import budget_note, shown, shown_number, write_cells, write_tables
+from fedprior.reproduce.paper.writing import budget_note, differences, shown, shown_cell, write_cells, write_tables
 
 if TYPE_CHECKING:
     from fedprior.study.results import Results
@@ -57,18 +57,17 @@ class Robustness(Artefact):
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """The table at the last round and at the best on test."""
-        tasks, rows, groups = request.tasks_of(OWN, QUICK), request.rows_of(ROWS), results.groups()
+        tasks, rows, by_cell = request.tasks_of(OWN, QUICK), request.rows_of(ROWS), runs_by_cell(results)
         pairs: dict[tuple[str, str], Pair] = {}
         for task in tasks:
             for row in rows:
                 paper = published(self.name).get(row.printed or "")
                 found: list[Entry | None] = []
                 for column, varied in ((task.name, row), (f"{task.name} half", halved(row, task))):
-                    seeds = groups.get(task.name, {}).get(varied.variant)
+                    runs = by_cell.get((task.name, varied.variant))
                     value = paper.values.get(column) if paper else None
                     s = varied.changes.get("aggregated", task.aggregated)
-                    cell = seeds and entry(task, f"{row.label}, S = {s}", seeds, row.model, value)
-                    found.append(cell or None)
+                    found.append(entry(task, f"{row.label}, S = {s}", runs, row.model, value) if runs else None)
                 pairs[task.name, row.label] = (found[0], found[1])
         tables = [self._table(tasks, rows, pairs, choice) for choice in (LAST, BEST)]
         every = {(cell.task, cell.row): cell for pair in pairs.values() for cell in pair if cell is not None}
@@ -84,9 +83,8 @@ class Robustness(Artefact):
             for task in tasks:
                 pair = pairs[task.name, row.label]
                 every += [cell for cell in pair if cell is not None]
-                numbers = [best_or_last(cell, choice) for cell in pair]
-                texts.append(" → ".join(map(shown_number, numbers)))
-                falls.append(decrease(*(None if n is None else n["mean"] for n in numbers)))
+                texts.append(" → ".join(shown_cell(cell, choice) for cell in pair))
+                falls.append(decrease(*(mean_of(cell, choice) for cell in pair)))
                 printed = [None if cell is None else cell.published for cell in pair]
                 paper_texts.append(" → ".join(shown(x, 1) for x in printed))
                 paper_falls.append(decrease(*printed))
@@ -96,8 +94,13 @@ class Robustness(Artefact):
         heads = (f"{task.column}, S = {task.aggregated} → {task.aggregated // 2}" for task in tasks)
         return Table(
             f"accuracy (%) of personal models on own test samples with S and with half of it, {WHICH[choice]}",
-            "± standard deviation over seeds; Local aggregates nobody; average decrease: over the tasks, in points; "
-            f"{budget_note(every)}",
+            "; ".join(
+                [
+                    "± standard deviation over seeds; Local aggregates nobody; average decrease: over the tasks, in points",
+                    *differences(tasks),
+                    budget_note(every),
+                ]
+            ),
             ("method", "", *heads, "average decrease"),
             tuple(body),
         )

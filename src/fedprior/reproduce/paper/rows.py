@@ -107,6 +107,7 @@ FURTHER = (
     _row("Reptile", "reptile", scope=SMALL),
 )
 ROWS = (*PAPER, *BESIDE, *FURTHER)
+COHERENT = (PFEDME, LG, MEG, MH, PFEDME_PAPER, MH_PAPER)  # those of the figure of coherence
 
 
 def chosen(rows: Iterable[Row], names: Iterable[str] | None) -> list[Row]:

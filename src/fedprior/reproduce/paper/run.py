@@ -3,6 +3,7 @@
 OUT/reproduction.json     the layout of the folder
 OUT/cells/<task>/<row>/<seed>
 OUT/<artefact>/           its tables and figures
+OUT/quick/, OUT/tuned/    the same of `--quick` and of `--tuned`, each with a mark of its own
 """
 
 from __future__ import annotations
@@ -18,16 +19,26 @@ from typing import TYPE_CHECKING, Any
 from fedprior.errors import FedpriorError
 from fedprior.files import read_json, write_text
 from fedprior.records.runs import RunFolder
+from fedprior.records.schema import RunRecord, Status
 from fedprior.reproduce.paper.tasks import SECONDS_PER_GRADIENT
 from fedprior.study.cells import Plan, PlannedCell
+from fedprior.study.program import has_global_model
 from fedprior.study.results import Results
 
 if TYPE_CHECKING:
+    from fedprior.reproduce.paper.artefact import Request
     from fedprior.study.cells import Cell, CellWatch
     from fedprior.study.study import Study
 
 LAYOUT = 1
 MARK = "reproduction.json"
+INSIDE = ("quick", "tuned")  # parts of an output folder that are output folders themselves
+
+
+def folders(out: Path, request: Request) -> list[Path]:
+    """The output folders of a request: the first one holds the others, and the last one holds what is made."""
+    parts = [name for name in INSIDE if getattr(request, name)]
+    return [out, *(out.joinpath(*parts[: k + 1]) for k in range(len(parts)))]
 
 
 def check_folder(out: Path) -> None:
@@ -40,7 +51,7 @@ def check_folder(out: Path) -> None:
                 f"{out} was laid out by another version of fedprior (layout {found!r} in {mark}, this one has {LAYOUT}); "
                 "use another --out"
             )
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+    elif out.exists() and (not out.is_dir() or any(path.name not in INSIDE for path in out.iterdir())):
         raise FedpriorError(f"{out} is no folder of `fedprior reproduce` ({MARK} is missing); use another --out")
 
 
@@ -65,14 +76,27 @@ def plan(studies: Sequence[Study], cells: Path) -> Plan:
     return Plan(tuple(found))
 
 
+def left_out(studies: Sequence[Study]) -> list[str]:
+    """The rows that tasks do not allow, and why; it is known once they are planned."""
+    found = {row: why for study in studies for row, why in study.left_out.items()}
+    return [f"{task}: {row} is left out: {why}" for (task, row), why in found.items()]
+
+
 def guess(cell: Cell) -> float | None:
-    """Seconds that a round may take on two cores, from what mh took there; None where that was not measured."""
+    """Seconds that a round may take on two cores, from what mh took there; None where that was not measured.
+
+    A gradient takes three times as long as a forward pass, of which an evaluation needs one for each model and test sample.
+    """
     program = cell.trial.program
     base = [name for name in SECONDS_PER_GRADIENT if program.task.name.startswith(name)]
     cost = program.recorded_cost
     if not base or cost["gradients"] is None:
         return None
-    return SECONDS_PER_GRADIENT[base[0]] * float(cost["gradients"] * cost["trained_clients_per_round"])
+    gradients = cost["gradients"] * cost["trained_clients_per_round"]
+    protocol, models = program.protocol, 2 if has_global_model(program.task, program.method) else 1
+    models += protocol.score_fine_tuned > 0
+    batches = float(program.task.federation.test.size.sum()) / protocol.batch
+    return SECONDS_PER_GRADIENT[base[0]] * float(gradients + models * batches / 3 / protocol.eval_every)
 
 
 def train(
@@ -94,7 +118,7 @@ def train(
         results = study.run(cells, watch=watch, warn=warn, should_stop=should_stop, **options)
         done = [record for record in results.records if record.status == "finished"]
         whole = len(done) + len(results.lost) == len(study.cells())
-        together.records += done
+        together.records += done + _diverged(study, cells)
         together.lost += results.lost
         for record in done:
             _keep_newest(RunFolder(Path(record.where)))
@@ -105,6 +129,12 @@ def train(
         more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise FedpriorError(f"a run failed: {failed[0]}{more}; the same command tries again, with fewer --workers, say")
     return together
+
+
+def _diverged(study: Study, cells: Path) -> list[RunRecord]:
+    """What was recorded of a study's runs that diverged."""
+    runs = [RunFolder(cell.folder) for cell in study.cells(cells) if cell.folder is not None]
+    return [run.record() for run in runs if run.exists and run.status[0] is Status.DIVERGED]
 
 
 def close(study: Study) -> None:

@@ -1,7 +1,8 @@
-"""The paper's main table (365): all methods on all tasks, at the paper's settings.
+"""The paper's main table (365): all methods on all tasks, at published settings.
 
-Rows and tasks that the paper lacks stand beside its own. Where the paper does not tell a baseline's settings, they are the
-baseline's own published ones (`fedprior methods NAME`).
+Rows and tasks that the paper lacks stand beside its own. The settings are the paper's where it tells them; what it does not
+tell of a baseline is as that baseline's own paper or code has it (`fedprior methods NAME` says which): FedAMP takes K = 1
+and lambda = 1, say, pFedBayes step sizes of 0.001, and Ditto lambda = 1.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedprior.reproduce.paper.artefact import Artefact, Request
-from fedprior.reproduce.paper.matrix import Matrix, printed_values
+from fedprior.reproduce.paper.matrix import Matrix
 from fedprior.reproduce.paper.numbers import BEST, LAST, entries
 from fedprior.reproduce.paper.published import published
 from fedprior.reproduce.paper.rows import BESIDE as ROWS_BESIDE
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fedprior.study.study import Study
 
 NOTES = (
+    "settings: the paper's, and each baseline's own published ones where it tells none",
     "G: the global model, P: the personal ones, each on own test samples, weighted by samples",
     "FedEM, which the paper marks G, predicts with each client's own mixture",
     "pFedMe and mh without further words: in the order of the released code",
@@ -48,8 +50,8 @@ class Table1(Artefact):
         from fedprior.report.figures import learning_curves
 
         tasks, rows, paper = request.tasks_of((*COLUMNS, *BESIDE)), self._rows(request), published(self.name)
-        cells = entries(results, tasks, rows, printed_values(paper))
-        matrix = Matrix("test accuracy (%) at the paper's settings", cells, tasks, rows, paper)
+        cells = entries(results, tasks, rows, paper)
+        matrix = Matrix("test accuracy (%) at published settings", cells, tasks, rows, paper)
         paths = write_tables(folder, self.name, [matrix.table(choice, NOTES) for choice in (LAST, BEST)])
         for name, variants in results.groups().items():
             paths += write_figure(folder, f"curves-{name}", learning_curves(name, variants))

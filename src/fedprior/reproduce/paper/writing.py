@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 from fedprior.analysis.summary import Number
 from fedprior.files import write_text
 from fedprior.report.tables import Table, render
-from fedprior.reproduce.paper.numbers import BEST, LAST, Entry
+from fedprior.reproduce.paper.numbers import BEST, LAST, Entry, best_or_last, budget_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from fedprior.reproduce.paper.tasks import PaperTask
+
 ENDINGS = {"csv": "csv", "markdown": "md", "latex": "tex"}
 PICTURES = ("png", "pdf")
-BLANK = "-"
-CELL = ("task", "row", "metric", "model", "data", "average", "round", "T", "seeds", "full_budget")
+BLANK, DIVERGED = "-", "diverged"
+FULL = {True: "yes", False: "no", None: budget_words(None)}
+CELL = ("task", "row", "metric", "model", "data", "average", "round", "T", "seeds", "diverged", "full_budget")
 
 
 def write_tables(folder: Path, stem: str, tables: Sequence[Table]) -> list[Path]:
@@ -41,17 +44,21 @@ def write_figure(folder: Path, stem: str, figure: Figure) -> list[Path]:
 def write_cells(folder: Path, entries: Iterable[Entry], metric: str = "accuracy") -> Path:
     """A line for each number: what it is, at which budget, and what the paper prints.
 
-    The paper's numbers are best on test, and stand in those lines alone.
+    The paper's numbers are best on test, and stand in those lines alone; its ± is the largest deviation of a run, while std
+    is the standard deviation over seeds. Seeds that diverged are in no mean.
     """
-    body = []
+    body = list[tuple[object, ...]]()
     for cell in entries:
+        lost = " ".join(map(str, cell.diverged))
         for choice, number in ((LAST, cell.last), (BEST, cell.best)):
+            where = (cell.task, cell.row, metric, cell.model, cell.data, cell.average, choice)
+            paper = (cell.published, cell.plus_minus) if choice == BEST else (None, None)
             if number is not None:
-                where = (cell.task, cell.row, metric, cell.model, cell.data, cell.average, choice)
-                budget = (cell.rounds, " ".join(map(str, number["seeds"])), "yes" if cell.full else "no")
-                paper = cell.published if choice == BEST else None
-                body.append((*where, *budget, number["mean"], number["std"], paper))
-    head = (*CELL, "mean", "std", "published")
+                budget = (cell.rounds, " ".join(map(str, number["seeds"])), lost, FULL[cell.full])
+                body.append((*where, *budget, number["mean"], number["std"], *paper))
+            elif cell.last is None:
+                body.append((*where, None, "", lost, FULL[cell.full], None, None, *paper))
+    head = (*CELL, "mean", "std", "published", "published_plus_minus")
     write_text(path := folder / "cells.csv", render(Table("", "", head, (), numbers=(head, *body)), "csv") + "\n")
     return path
 
@@ -77,14 +84,39 @@ def shown_number(number: Number | None, decimals: int = 2) -> str:
     return f"{number['mean']:.{decimals}f}{spread}"
 
 
+def shown_cell(cell: Entry | None, choice: str, decimals: int = 2) -> str:
+    """What a cell says at a choice of the round, and with how many seeds the row diverged."""
+    if cell is not None and cell.last is None:
+        return DIVERGED
+    text = shown_number(best_or_last(cell, choice), decimals)
+    return f"{text} ({len(cell.diverged)} {DIVERGED})" if cell is not None and cell.diverged else text
+
+
+def differences(tasks: Iterable[PaperTask]) -> list[str]:
+    """How the data and models of tasks differ from the paper's."""
+    by_text: dict[str, list[str]] = {}
+    for task in tasks:
+        if task.differs:
+            by_text.setdefault(task.differs, []).append(task.name)
+    return [f"{', '.join(names)}: {text}" for text, names in by_text.items()]
+
+
 def budget_note(entries: Iterable[Entry]) -> str:
-    """What budgets the cells of a table are of, and which are the paper's."""
-    budgets: dict[tuple[int, int, bool], list[str]] = {}
+    """What budgets the cells of a table are of, which are the paper's, and which rows have another one than their task."""
+    by_task: dict[str, dict[tuple[int, int, bool | None], list[str]]] = {}
     for cell in entries:
-        tasks = budgets.setdefault((cell.rounds, len(cell.seeds), cell.full), [])
-        tasks += [] if cell.task in tasks else [cell.task]
+        if cell.last is None:
+            continue
+        rows = by_task.setdefault(cell.task, {}).setdefault((cell.rounds, len(cell.seeds), cell.full), [])
+        rows.append(cell.row)
+    budgets: dict[tuple[int, int, bool | None], list[str]] = {}
+    for task, own in by_task.items():
+        usual = max(own, key=lambda budget: len(own[budget]))
+        budgets.setdefault(usual, []).append(task)
+        for budget, rows in own.items():
+            if budget != usual:
+                budgets.setdefault(budget, []).append(f"{', '.join(dict.fromkeys(rows))} on {task}")
     return "; ".join(
-        f"T = {rounds}, {seeds} seed{'s' * (seeds > 1)}{' (the full budget)' if full else ' (less than the paper)'}: "
-        + ", ".join(tasks)
-        for (rounds, seeds, full), tasks in budgets.items()
+        f"T = {rounds}, {seeds} seed{'s' * (seeds > 1)} ({budget_words(full)}): {', '.join(whose)}"
+        for (rounds, seeds, full), whose in budgets.items()
     )

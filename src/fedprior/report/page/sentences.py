@@ -17,6 +17,7 @@ from fedprior.report.page.view import ROUNDED, Best, Line, View
 from fedprior.report.words import format_value, metric_words
 
 MOST = 6  # variants that a sentence tells of one by one
+ALONE = "*"  # marks a difference that could be told if it were the only one
 
 
 class Part(NamedTuple):
@@ -132,7 +133,15 @@ def _against(view: View, names: Names) -> Iterator[Sentence]:
                     Part(" " + _difference(line, view.info)),
                 ]
             parts.append(Part(f"; and {rest} more, in the table below." if rest > 0 else "."))
+            if any(map(_only_alone, ordered[:MOST])):
+                parts.append(Part(f" {ALONE} The interval itself leaves 0 out, but not with that many comparisons."))
             yield Sentence(tone, parts)
+
+
+def _only_alone(line: Line) -> bool:
+    """Whether a difference could be told if it were the only one."""
+    p = line.apart.p if line.apart else None
+    return line.adjusted is not None and line.adjusted >= LEVEL and p is not None and p < LEVEL
 
 
 def _difference(line: Line, info: MetricInfo) -> str:
@@ -145,9 +154,8 @@ def _difference(line: Line, info: MetricInfo) -> str:
     if line.counts is not None:
         clients = sum(line.counts)
         texts.append(f"better for {line.counts.wins} of {clients} clients, worse for {line.counts.losses}")
-    if line.adjusted is not None and line.adjusted >= LEVEL and line.apart.p is not None and line.apart.p < LEVEL:
-        texts.append("its own interval leaves 0 out, but not with that many comparisons")
-    return number_text(interval.mean, info, "+") + (f" ({'; '.join(texts)})" if texts else "")
+    mark = ALONE if _only_alone(line) else ""
+    return number_text(interval.mean, info, "+") + mark + (f" ({'; '.join(texts)})" if texts else "")
 
 
 def _alike(view: View, names: Names) -> Iterator[Sentence]:

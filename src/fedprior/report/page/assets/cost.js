@@ -62,7 +62,7 @@ function costFigure(figure, points, kind, view) {
     const text = `${line.name}: ${numberText(line.number, view.info)} at ${countText(cost)}`;
     parts.push(s("circle", { cx, cy, r: line.i === view.against ? 6 : 4.8, class: `dot ${colour}`, "data-method": line.i }, s("title", {}, text)));
     const words = cut(line.name, width < 560 ? 12 : 22);
-    const place = freePlace(cx, cy, words.length * 6.4 + 4, taken, width - right + 20, bottom);
+    const place = freePlace(cx, cy, words.length * 7.3 + 4, taken, width - right + 20, bottom);
     if (place) {
       taken.push(place);
       names.push(label(place[0] + 2, place[1] + 11, words, { "data-method": line.i }));

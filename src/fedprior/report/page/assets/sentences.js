@@ -1,6 +1,7 @@
 // What the numbers say, in the same sentences as the library writes where no script runs.
 
 const MOST = 6;
+const ALONE = "*"; // marks a difference that could be told if it were the only one
 
 /** The sentences at a view: [{tone, parts: [[text, whether it is a name], ...]}, ...]. */
 function sentencesOf(view) {
@@ -71,8 +72,15 @@ function againstSentences(view, say) {
       parts.push([line.name, true], ` ${differenceText(line, view.info)}`);
     });
     const rest = ordered.length - MOST;
-    say(tone, ...parts, rest > 0 ? `; and ${rest} more, in the table below.` : ".");
+    parts.push(rest > 0 ? `; and ${rest} more, in the table below.` : ".");
+    if (ordered.slice(0, MOST).some(onlyAlone)) parts.push(` ${ALONE} The interval itself leaves 0 out, but not with that many comparisons.`);
+    say(tone, ...parts);
   }
+}
+
+/** Whether a difference could be told if it were the only one. */
+function onlyAlone(line) {
+  return line.adjusted !== null && line.adjusted >= LEVEL && line.apart.p < LEVEL;
 }
 
 function differenceText(line, info) {
@@ -83,10 +91,7 @@ function differenceText(line, info) {
     const clients = counts.wins + counts.ties + counts.losses;
     texts.push(`better for ${counts.wins} of ${clients} clients, worse for ${counts.losses}`);
   }
-  if (line.adjusted !== null && line.adjusted >= LEVEL && apart.p < LEVEL) {
-    texts.push("its own interval leaves 0 out, but not with that many comparisons");
-  }
-  return valueText(apart.mean, info, true) + (texts.length ? ` (${texts.join("; ")})` : "");
+  return valueText(apart.mean, info, true) + (onlyAlone(line) ? ALONE : "") + (texts.length ? ` (${texts.join("; ")})` : "");
 }
 
 function seedSentences(view, name, say) {

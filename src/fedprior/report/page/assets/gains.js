@@ -32,7 +32,7 @@ function gainsFigure(figure, task, rows, view) {
   const bottom = height - 36;
   const every = rows.flatMap((line) => line.differences.filter((d) => d !== null));
   const [least, largest] = extent([0, ...every]);
-  const x = scaleOf(least, largest, left + 8, width - right - 8);
+  const x = scaleOf(least, largest, left + 18, width - right - 12); // so that no dot looks like a part of a name
   const [, most] = extent(task.samples);
   const parts = [];
   for (const t of ticks(least, largest, narrow ? 4 : 8)) {

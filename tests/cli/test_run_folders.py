@@ -43,10 +43,13 @@ def test_a_plan_runs_and_writes_nothing(compared: tuple[Path, Outcome], tmp_path
 # -- output folders that cannot be written, runs that are there --------------------------------------------------------
 
 
+CHOOSE = "choose a folder that can be written"
+
+
 def test_an_output_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    refused(fedprior(*ONE, "--out", tmp_path / "file"), f"cannot write {tmp_path / 'file'}", "--out")
-    refused(fedprior(*ONE, "--out", "/proc/nowhere"), "cannot write /proc/nowhere", "--out")
+    refused(fedprior(*ONE, "--out", tmp_path / "file"), f"cannot write {tmp_path / 'file'}", CHOOSE)
+    refused(fedprior(*ONE, "--out", "/proc/nowhere"), "cannot write /proc/nowhere", CHOOSE)
     assert contents(tmp_path) == {"file": b"mine"}
 
 
@@ -56,7 +59,7 @@ def test_a_read_only_or_full_output_folder(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    line = refused(fedprior(*ONE, "--out", tmp_path / "out"), f"cannot write {tmp_path / 'out'}", "another folder")
+    line = refused(fedprior(*ONE, "--out", tmp_path / "out"), f"cannot write {tmp_path / 'out'}", "folder")
     assert os.strerror(number) in line
     assert not (tmp_path / "out").exists()
 

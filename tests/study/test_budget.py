@@ -126,7 +126,7 @@ def test_who_trains_counts_where_a_budget_is_of_the_whole_federation() -> None:
         (["--budget", "megabytes=1e-6"], ["1e-06 megabytes sent is less than one round of mh"]),
         (
             ["--budget", "gradients=500", "--set", "budget.megabytes=5"],
-            ["budget: value error, a budget is of one kind: gradients, total_gradients or megabytes"],
+            ["--budget and --set budget.megabytes=... both say what may be spent; leave one of them out"],
         ),
         (["--set", "budget.gradients=5", "--set", "budget.floats=5"], ["'budget.floats'", "valid: budget.gradients"]),
     ],

@@ -43,7 +43,10 @@ def settings_of(method: str) -> dict[str, Any]:
 
 
 def fedprior_run(method: str, out: Path, *more: str) -> Outcome:
-    given = [word for key, value in settings_of(method).items() for word in ("--set", f"{key}={value}")]
+    settings = settings_of(method)
+    if "--rounds" in more:
+        del settings["rounds"]
+    given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     return fedprior("run", "digits-mclr", "-m", method, "--no-local", *given, *more, "--out", out)
 
 

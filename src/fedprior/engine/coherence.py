@@ -63,8 +63,8 @@ def log_determinant(gce: npt.ArrayLike, n: int) -> npt.NDArray[np.float64]:
     """log det C of N vectors from what is recorded, be it one value or a curve; 1 minus its exponential is the estimate
     without normalisation.
 
-    >>> log_determinant([0.0, 0.2], 2).round(4)  # two vectors with cosine 0.6: log(1 - 0.6^2)
-    array([ 0.    , -0.4463])
+    >>> log_determinant([0.2, 0.4], 2).round(4)  # of two vectors with cosine 0.6 and 0.8: log(1 - 0.6^2), log(1 - 0.8^2)
+    array([-0.4463, -1.0217])
     """
     return np.asarray(n * np.log1p(-np.asarray(gce)))
 

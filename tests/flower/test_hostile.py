@@ -241,7 +241,7 @@ def test_nothing_that_a_node_does_stops_the_others(tmp_path: Path, what: str, ca
     deployment = Deployment(tmp_path / what, "ditto", rounds=2, deadline=20.0)
     grid = Unruly(deployment.nodes(), deployment.config)
     said = {
-        "takes": "the message to client 'b' was not taken",
+        "takes": "the SuperLink did not take the message to it",
         "unpacks": "client 'b' is left out: its reply cannot be unpacked (RuntimeError: no such object)",
         "nameless": "node 77 has no name",
         "twice": "two nodes are called 'b'",

@@ -79,7 +79,7 @@ def test_it_is_for_this_machine_alone(port: int) -> None:
 def test_a_port_that_is_taken_is_a_clear_error(port: int, tmp_path: Path) -> None:
     refused(fedprior("watch", tmp_path, "--port", port), f"port {port} is taken by another program", "--port 0")
     refused(fedprior("watch", tmp_path, "--port", 70_000), "there is no port 70000")
-    refused(fedprior("watch", tmp_path / "nowhere"), "there is no folder")
+    refused(fedprior("watch", tmp_path / "nowhere" / "runs"), "is no folder, and none will be made there")
 
 
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:

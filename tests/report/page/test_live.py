@@ -46,13 +46,16 @@ def grown(given: RunRecord, run: RunFolder, upto: int, since: int = 0) -> None:
         run.append(*mine, Times(t, 0.25, 0.5))
 
 
-def test_a_folder_without_runs_is_waited_at_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
-    watched = Later(tmp_path)
-    version, page = watched.page()
-    assert "There are no runs yet" in page
-    assert payload(page)["live"] == version
-    with pytest.raises(FedpriorError, match="there is no folder"):
-        Watched([tmp_path / "nowhere"])
+def test_runs_may_be_still_to_come_and_so_may_their_folder(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "runs"):
+        watched = Later(folder)
+        version, page = watched.page()
+        assert "There are no runs yet" in page
+        assert payload(page)["live"] == version
+    (tmp_path / "file").touch()
+    for place in ("file", "nowhere/runs"):
+        with pytest.raises(FedpriorError, match=f"{place} is no folder, and none will be made there"):
+            Watched([tmp_path / place])
 
 
 def test_the_page_grows_with_a_run(tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ class Watched:
     ):
         self.folders = [Path(folder) for folder in folders]
         for folder in self.folders:
-            if not folder.is_dir():
+            if not folder.is_dir() and (folder.exists() or not folder.absolute().parent.is_dir()):
                 raise FedpriorError(
-                    f"there is no folder {folder}; give one in which runs are, or will be, such as runs"
+                    f"{folder} is no folder, and none will be made there; give one in which runs are, or will be"
                 )
         self.order, self.partition, self._clock = tuple(order), partition, clock
         self._runs: dict[Path, tuple[Signature, RunRecord | str]] = {}

@@ -1,4 +1,4 @@
-"""The commands that several files run."""
+"""The commands that several files run, and the task file that they write."""
 
 from __future__ import annotations
 
@@ -10,3 +10,12 @@ COMPARE = (
 )
 ROWS = ("local", "fedavg", "mh")  # of that comparison: Local is there without being asked for
 ONE = ("run", "digits-mclr", "-m", "fedavg", "--no-local", "--rounds", "2", "--set", "R=2")
+IID = """
+[data]
+source = "digits"
+[partition]
+kind = "iid"
+clients = 3
+[model]
+name = "mclr"
+"""

@@ -14,6 +14,7 @@ import pytest
 from program import fedprior, refused
 
 import fedprior as fp
+from cli.commands import IID
 
 
 def test_version_and_help() -> None:
@@ -103,16 +104,7 @@ def test_bad_input_is_told_in_one_line_and_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-TASK = """
-rounds = 3
-[data]
-source = "digits"
-[partition]
-kind = "iid"
-clients = 3
-[model]
-name = "mclr"
-"""
+TASK = f"\nrounds = 3{IID}"
 
 
 @pytest.mark.parametrize(

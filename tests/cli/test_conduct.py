@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from program import fedprior
 
+from cli.commands import IID
 from fedprior.records.runs import RunFolder
 from fedprior.study import study as study_module
 from fedprior.study.cells import Cell, CellWatch
@@ -29,22 +30,13 @@ pooled = "never"
 "partition.clients" = 3
 aggregated = 3
 """
-TASK = """
-[data]
-source = "digits"
-[partition]
-kind = "iid"
-clients = 3
-[model]
-name = "mclr"
-"""
 
 
 @pytest.fixture
 def losing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A study file; of all runs of the row "wild", that of the first task diverges, and that of the second fails."""
     (tmp_path / "two.toml").write_text(STUDY.replace('"partition.clients" = 3', "").replace("aggregated = 3", ""))
-    (tmp_path / "iid.toml").write_text(TASK)
+    (tmp_path / "iid.toml").write_text(IID)
     whole = Study._run_cell
 
     def run_cell(self: Study, cell: Cell, results: Results, watch: CellWatch, *more: Any) -> Any:

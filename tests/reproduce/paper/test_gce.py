@@ -10,10 +10,11 @@ import pytest
 from analysis.handmade import record
 
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import Row
+from fedprior.records.schema import Row, Status
 from fedprior.reproduce.paper.artefact import ARTEFACTS, Request
-from fedprior.reproduce.paper.gce import ORDER, WINDOW, Curves, filtered
+from fedprior.reproduce.paper.gce import GCE, ORDER, WINDOW, Curves, filtered
 from fedprior.reproduce.paper.rows import MH
+from fedprior.study.results import Results
 
 from .quick import made
 
@@ -67,6 +68,19 @@ def test_a_run_without_its_coherence_is_told_of() -> None:
         late = [Row(t, "personal", "own", "weighted", {"gce": value}) for t, value in curve.items()]
         with pytest.raises(FedpriorError, match=f"{when}.*remove that folder" if curve else "was not recorded"):
             Curves.of(MH, {0: record(rows=late)})
+
+
+def test_a_task_of_which_every_run_diverged_is_left_out(tmp_path: Path) -> None:
+    lost = record("mh-released", task="digits-mclr", status=Status.DIVERGED)
+    curve = [Row(t, "personal", "own", "weighted", {"accuracy": 50.0, "gce": 0.1 * t}) for t in (1, 2)]
+    done = record("mh-released", task="digits-dnn-gce", rows=curve)
+    request = Request(tasks=("digits-mclr", "digits-dnn"))
+    GCE().make(request, Results([lost, done]), tmp_path)
+    text = (tmp_path / "gce.md").read_text()
+    assert "digits DNN: coherence of the envelope gradients of 4 clients" in text
+    assert "digits MCLR" not in text
+    with pytest.raises(FedpriorError, match="every run diverged: there is no coherence to show"):
+        GCE().make(request, Results([lost]), tmp_path)
 
 
 @pytest.mark.slow

@@ -80,7 +80,9 @@ class Curves:
     @property
     def log_determinants(self) -> np.ndarray:
         """log det(C), [seeds, T]."""
-        return np.asarray(self.clients * np.log1p(-self.gce))
+        from fedprior.engine.coherence import log_determinant
+
+        return log_determinant(self.gce, self.clients)
 
     def at_the_end(self, values: np.ndarray) -> dict[int, float]:
         """The mean over the last fifth of the rounds, for each seed."""
@@ -112,7 +114,7 @@ class GCE(Artefact):
 
     name = "gce"
     about = "how coherent the clients' envelope gradients are in each round, with and without a personalized prior"
-    where = "figure 1, line 439"
+    where = "figure 2, line 439"
 
     def studies(self, request: Request) -> list[Study]:
         """The rows with their coherence recorded in every round."""
@@ -126,8 +128,11 @@ class GCE(Artefact):
         tasks = request.tasks_of(OWN, quick=("digits-mclr",))
         for task in tasks:
             variants = groups.get(watched(task).name, {})
-            by_task[task.column] = [Curves.of(row, variants[row.variant]) for row in rows if row.variant in variants]
-        tables = [_table(task, by_task[task.column]) for task in tasks]
+            if own := [Curves.of(row, variants[row.variant]) for row in rows if row.variant in variants]:
+                by_task[task.column] = own
+        if not by_task:
+            raise FedpriorError("every run diverged: there is no coherence to show; choose other --methods or --tasks")
+        tables = [_table(task, by_task[task.column]) for task in tasks if task.column in by_task]
         paths = write_tables(folder, self.name, tables)
         paths.append(write_values(folder, f"{self.name}-rounds", VALUES, _values(by_task)))
         return paths + write_captioned(folder, self.name, draw(by_task), _caption(by_task), self.name, request)

@@ -92,11 +92,11 @@ def test_the_papers_own_arrows_and_deviations_stand_beside_its_values() -> None:
     lines = {}
     found = [record(row.variant, task=task.name, rows=rows({1: 50.0})) for row in RELEASED.rows]
     cells = entries(Results(found), [task], RELEASED.rows, paper)
-    table = Matrix("t", cells, [task], RELEASED.rows, paper, (), against="Non-PP").table(BEST)
+    table = Matrix("t", cells, [task], RELEASED.rows, paper, (), printed_decimals=1, against="Non-PP").table(BEST)
     lines = {line[0]: line[2] for line in table.body}
-    assert lines["meg"] == "50.00 [98.60 ± 0.01 ↓]"
-    assert lines["mh"] == "50.00 [98.70 ± 0.01 ↑]"
-    assert lines["Non-PP"] == "50.00 [98.60 ± 0.01]"
+    assert lines["meg"] == "50.00 [98.6 ± 0.01 ↓]"
+    assert lines["mh"] == "50.00 [98.7 ± 0.01 ↑]"
+    assert lines["Non-PP"] == "50.00 [98.6 ± 0.01]"
     assert "whose ± is the largest deviation of a run" in table.note
 
 
@@ -197,9 +197,11 @@ def test_seeds_and_rounds_of_a_request() -> None:
 
 
 def test_notes_say_how_the_data_differ_from_the_papers() -> None:
-    tasks = [TASKS.find(name) for name in ("femnist-mclr", "femnist-dnn-scalar", "sent140-lstm", "mnist-mclr")]
-    writers, tweets = differences(tasks)
+    names = ("femnist-mclr", "femnist-dnn-scalar", "fmnist-dnn", "sent140-lstm", "mnist-mclr")
+    tasks = [TASKS.find(name) for name in names]
+    writers, sizes, tweets = differences(tasks)
     assert writers == "femnist-mclr, femnist-dnn-scalar: 105 writers (the paper: 198)"
+    assert sizes.startswith("fmnist-dnn: client sizes are of a seed of ours")
     assert tweets.startswith("sent140-lstm: other users, 100-dimensional GloVe")
     note = Matrix("t", {}, tasks, [MH], {}).table(LAST).note
     assert writers in note

@@ -6,7 +6,22 @@ import csv
 
 import pytest
 
+from fedprior.methods import make
+from fedprior.reproduce.paper.table1 import NOTES
+from fedprior.reproduce.paper.tasks import TASKS
+
 from .quick import made
+
+
+def test_notes_tell_what_differs_from_the_paper() -> None:
+    text = "; ".join(NOTES)
+    assert "Per-FedAvg adapts by one step" in text
+    assert vars(make("perfedavg"))["adapt"] == 1
+    assert "FedAMP takes one step on each batch" in text
+    assert vars(make("fedamp"))["K"] == 1
+    assert "MNIST without further words: with the label error" in text
+    plain = [task for _, task in TASKS.items() if task.column in ("MNIST MCLR", "MNIST DNN")]
+    assert [task.settings for task in plain] == [{"partition.labels": "released"}] * 2
 
 
 @pytest.mark.xdist_group("reproduced tables")

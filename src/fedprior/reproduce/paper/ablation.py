@@ -106,8 +106,8 @@ class Ablation(Artefact):
                 f"ablation of the personalized prior, {order.name} order: accuracy (%) of personal models on own test"
             )
             more = {AC4PP: _costs(order.rows), COUNTED: _counted(results, tasks, order.rows)}
-            statistics = ("Avg", "H.Avg")
-            matrix = Matrix(title, found, tasks, rows, paper, statistics, against="Non-PP", more=more)
+            shown = ("Avg", "H.Avg")
+            matrix = Matrix(title, found, tasks, rows, paper, shown, printed_decimals=1, against="Non-PP", more=more)
             tables += [matrix.table(choice, ("arrows: against Non-PP",)) for choice in (LAST, BEST)]
             cells += [replace(cell, row=f"{cell.row}, {order.name} order") for cell in found.values()]
         return [*write_tables(folder, self.name, tables), write_cells(folder, cells)]

@@ -51,7 +51,7 @@ class Matrix:
     rows: Sequence[Row]
     printed: Mapping[str, Printed]
     shown_statistics: Sequence[str] = tuple(STATISTICS)
-    decimals: int = 2
+    printed_decimals: int = 2  # of the paper's numbers
     against: str | None = None  # the row from which the others differ upwards or downwards
     more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # further columns: heading -> row -> text
 
@@ -113,10 +113,10 @@ class Matrix:
         cell = self.cells.get((task.name, row.label))
         compared = self.against is not None and row.label != self.against
         other = self.cells.get((task.name, self.against or "")) if compared else None
-        text = shown_cell(cell, choice, self.decimals) + arrow(mean_of(cell, choice), mean_of(other, choice))
+        text = shown_cell(cell, choice) + arrow(mean_of(cell, choice), mean_of(other, choice))
         if choice == BEST and cell is not None and cell.published is not None:
             spread = "" if cell.plus_minus is None else f" ± {cell.plus_minus:.2f}"
-            text += f" [{shown(cell.published, self.decimals)}{spread}{self._printed_arrow(row, task.name)}]"
+            text += f" [{shown(cell.published, self.printed_decimals)}{spread}{self._printed_arrow(row, task.name)}]"
         return text
 
     def _printed_arrow(self, row: Row, column: str) -> str:
@@ -128,11 +128,11 @@ class Matrix:
         """A statistic, with the paper's where both are over the same tasks."""
         other = next((one for one in self.rows if one.label == self.against and one is not row), None)
         than = None if other is None else _statistic(row_statistics(self.cells, other, self.tasks, choice), name)[1]
-        text = shown(value, self.decimals) + arrow(value, than)
+        text = shown(value) + arrow(value, than)
         printed = self.printed.get(row.printed or "")
         if value is None or choice != BEST or printed is None or not set(COLUMNS) <= {t.name for t in self.tasks}:
             return text
-        return f"{text} [{shown(printed.statistics.get(name), self.decimals)}{self._printed_arrow(row, name)}]"
+        return f"{text} [{shown(printed.statistics.get(name), self.printed_decimals)}{self._printed_arrow(row, name)}]"
 
 
 def arrow(value: float | None, than: float | None) -> str:

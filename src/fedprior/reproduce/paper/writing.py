@@ -84,11 +84,11 @@ def shown_number(number: Number | None, decimals: int = 2) -> str:
     return f"{number['mean']:.{decimals}f}{spread}"
 
 
-def shown_cell(cell: Entry | None, choice: str, decimals: int = 2) -> str:
+def shown_cell(cell: Entry | None, choice: str) -> str:
     """What a cell says at a choice of the round, and with how many seeds the row diverged."""
     if cell is not None and cell.last is None:
         return DIVERGED
-    text = shown_number(best_or_last(cell, choice), decimals)
+    text = shown_number(best_or_last(cell, choice))
     return f"{text} ({len(cell.diverged)} {DIVERGED})" if cell is not None and cell.diverged else text
 
 

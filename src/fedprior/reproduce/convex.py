@@ -98,7 +98,6 @@ class Quadratic(Setting):
 
     centres: np.ndarray  # [N, D]
     curvatures: np.ndarray  # [N, D]
-    scatter: np.ndarray  # [N, samples, D], a client's samples around its centre
 
 
 def _federate(x: np.ndarray, y: np.ndarray, clients: int) -> Federation:
@@ -128,7 +127,6 @@ def quadratic(lam: float = 1.0, N: int = KINDS, noise: float = 0.0, seed: int = 
         name="quadratic", problem=RidgeQuadratic(), federation=_federate(x, np.zeros(len(x)), N), lam=lam, mu_f=4.0, l_f=9.0,
         best=best, slope=lambda i, w: jnp.asarray(envelope)[i] * (w - jnp.asarray(centres)[i]),
         gap=lambda w: 0.5 * jnp.asarray(curve) @ (w - best) ** 2, batch=per_client, centres=centres, curvatures=h,
-        scatter=scatter,
     )  # fmt: skip
 
 

@@ -62,9 +62,9 @@ class Curve:
         n = len(self.errors)
         return np.zeros(len(self.x)) if n == 1 else 1.96 * self.errors.std(0, ddof=1) / math.sqrt(n)
 
-    def slope(self, against: np.ndarray | None = None) -> Slope:
-        """The slope of the error against x, or against something that goes with x."""
-        return slope_of(self.x if against is None else against, self.errors)
+    def slope(self) -> Slope:
+        """The slope of the error against x."""
+        return slope_of(self.x, self.errors)
 
     def bound_slope(self) -> float:
         """The slope of the proof's right-hand side at the same points."""

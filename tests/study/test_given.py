@@ -22,6 +22,13 @@ def test_seeds_that_make_no_sense_are_told(seeds: Any) -> None:
         fp.run(small_task(), "local", seeds=seeds)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**64])
+def test_seeds_that_would_be_another_or_none_are_told(seed: int) -> None:
+    with pytest.raises(fp.FedpriorError, match=rf"{seed} is no seed; valid: whole numbers from 0 to 4294967295$"):
+        fp.Study(small_task(), ["local"], seeds=[0, seed])
+    assert fp.Study(small_task(), ["local"], seeds=[2**32 - 1]).seeds == [2**32 - 1]
+
+
 def test_seeds_may_be_numpy_s() -> None:
     cases: list[tuple[Any, list[int]]] = [
         *((np.int64(2), [0, 1]), (np.array([3, 5]), [3, 5]), ([np.int32(4)], [4]), (range(2), [0, 1])),

@@ -19,6 +19,7 @@ from fedprior.study.results import Lost, Results
 from fedprior.study.trial import Progress, Trial
 
 OTHER = "other settings"  # the status of a cell whose folder holds another run
+SEEDS = 2**32  # how many there are
 
 
 class Cell(NamedTuple):
@@ -85,6 +86,8 @@ def chosen_seeds(seeds: Any) -> list[int]:
         chosen = []
     if not chosen or len(set(chosen)) != len(chosen):
         raise FedpriorError(f"seeds = {seeds!r}; give a number of at least 1, or different seeds")
+    if beyond := [seed for seed in chosen if not 0 <= seed < SEEDS]:  # JAX takes 32 bits: 2**32 would be 0 once more
+        raise FedpriorError(f"seeds = {seeds!r}: {beyond[0]} is no seed; valid: whole numbers from 0 to {SEEDS - 1}")
     return chosen
 
 

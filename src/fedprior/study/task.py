@@ -160,12 +160,16 @@ def task_from_arrays(
     ``model`` is a function of a key that builds it (every seed gets its own start) or a ready model (every seed starts from
     its weights). Without ``is_test``, a seeded part of each client's samples is its test; with ``test_fraction`` = 0 all are
     trained on and nothing is tested. ``normalize`` = "standard" shifts and scales each number of a sample to mean 0 and
-    deviation 1 over the training samples. ``settings`` are those of a task file, such as ``rounds`` and ``aggregated``.
+    deviation 1 over the training samples. ``settings`` are those of a task file, such as ``rounds`` and ``aggregated``, but
+    for its ``data`` and ``partition``.
     """
     if client_id is None:
         raise FedpriorError("client_id is missing: say who holds each sample, by a whole number or a text")
     if normalize not in SCALINGS:
         raise unknown("normalization of arrays", normalize, SCALINGS)
+    for key, instead in (("data", "x, y and normalize"), ("partition", "client_id, is_test and test_fraction")):
+        if key in settings:
+            raise FedpriorError(f"'{key}' is no setting of a task from arrays, where {instead} say it; leave it out")
     source = from_arrays(x, y, client_id, n_classes, name)
     file = parse(
         {

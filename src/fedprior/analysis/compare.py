@@ -28,7 +28,10 @@ LOCAL = "local"  # the method that every other is compared with, unless told oth
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over seeds and its 95 % confidence interval, which neither a single seed has nor seeds that agree by chance."""
+    """A mean over seeds and its 95 % confidence interval.
+
+    A single seed has no interval, and neither have seeds that agree by chance, or of which one is infinite.
+    """
 
     mean: float
     low: float | None
@@ -48,7 +51,7 @@ class Interval:
         """
         x = np.array(list(values))
         mean = float(x.mean())
-        if len(x) == 1 or (np.ptp(x) <= EQUAL < abs(mean)):
+        if not np.isfinite(x).all() or len(x) == 1 or (np.ptp(x) <= EQUAL < abs(mean)):
             return Interval(mean, None, None)
         from scipy import stats
 
@@ -121,6 +124,7 @@ class Comparison:
         return f"{self.against} ({self.variants[self.against].model})"
 
 
+@np.errstate(invalid="ignore")  # two values beyond all numbers have no difference
 def compare(
     records: Iterable[RunRecord],
     *,

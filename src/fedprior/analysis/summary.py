@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -48,7 +48,7 @@ BOTH = {SCORED_MODELS: "both", NEWCOMERS: "newcomer-both"}  # what two models ar
 
 
 class Number(TypedDict):
-    """A number over seeds; a single one has no standard deviation."""
+    """A number over seeds; a single one has no standard deviation, and neither have those of which one is infinite."""
 
     mean: float
     std: float | None
@@ -62,8 +62,11 @@ def over_seeds(values: Mapping[int, float]) -> Number:
     {'mean': 2.0, 'std': 1.4142135623730951, 'seeds': [0, 2]}
     """
     numbers = list(values.values())
-    std = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None
-    return {"mean": float(np.mean(numbers)), "std": std, "seeds": list(values)}
+    return {"mean": float(np.mean(numbers)), "std": _deviation(numbers), "seeds": list(values)}
+
+
+def _deviation(numbers: Sequence[float]) -> float | None:
+    return float(np.std(numbers, ddof=1)) if len(numbers) > 1 and np.isfinite(numbers).all() else None
 
 
 def summarize(by_variant: Mapping[str, Seeds]) -> dict[str, Any]:
@@ -276,7 +279,7 @@ def over_tasks(
                     name,
                     numbers,
                     average=float(np.mean(means)) if whole else None,
-                    std=float(np.std(means, ddof=1)) if whole and len(tasks) > 1 else None,
+                    std=_deviation(means) if whole else None,
                     about=about,
                     apart=apart,
                 )

@@ -85,6 +85,7 @@ def test_a_choice_at_the_end_of_its_range_is_told() -> None:
     assert summarize_sweep([candidate(1, 80.0, diverged="in round 1 with seed 0")])["at_end"] == {}
     tried = [{"start": start, "sgd": sgd} for start in ("w", "theta") for sgd in (False, True)]
     assert ends(tried[0], tried) == {}  # names have no end
+    assert ends({"hidden": (32,)}, [{"hidden": (32,)}, {"hidden": (64, 32)}]) == {}  # nor have shapes
     for bounds, end in (((0.0, None), {}), ((None, 0.0), {"eta": "smallest"}), ((-1.0, 1.0), {"eta": "smallest"})):
         assert ends({"eta": 0.0}, [{"eta": 0.0}, {"eta": 1.0}], {"eta": bounds}) == end  # below zero lies nothing
     assert ends({"eta": 1.0}, [{"eta": 0.0}, {"eta": 1.0}], {"eta": (0.0, 1.0)}) == {}

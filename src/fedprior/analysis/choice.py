@@ -63,7 +63,7 @@ def ends(chosen: Mapping[str, Any], tried: Iterable[Mapping[str, Any]], bounds: 
     tried, found = list(tried), dict[str, str]()
     for key, value in chosen.items():
         values = {setting[key] for setting in tried}
-        if len(values) > 1 and not any(isinstance(v, str | bool | None) for v in values):
+        if len(values) > 1 and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
             least, most = (bounds or {}).get(key, (None, None))
             if value == min(values) and value != least:
                 found[key] = "smallest"

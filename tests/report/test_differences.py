@@ -145,3 +145,17 @@ def test_a_loss_beyond_all_numbers_is_told() -> None:
     assert "1 difference that is not finite is not drawn" in axes.get_xlabel()
     assert {text.get_text() for text in axes.texts} == {"0", "2", "3"}
     figure.canvas.draw()
+
+
+def test_a_row_without_any_finite_difference_names_nobody() -> None:
+    comparison = compared(NLL)
+    entry = comparison.variants["mh"]
+    assert entry.difference is not None
+    nowhere = Interval(math.inf, None, None)
+    lost = replace(entry.difference, per_client=[math.inf] * 4, weighted=nowhere, mean=nowhere)
+    variants = {**comparison.variants, "mh": replace(entry, difference=lost)}
+    figure = figures.client_differences(replace(comparison, variants=variants))
+    (axes,) = panels_of(figure)
+    assert "4 differences that are not finite are not drawn" in axes.get_xlabel()
+    assert not axes.texts
+    figure.canvas.draw()

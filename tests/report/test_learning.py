@@ -186,6 +186,14 @@ def test_a_budget_is_the_axis(kind: str, mh: float, fedavg: float, words: str) -
     assert axes.get_xlabel() == "round"
 
 
+def test_what_spends_nothing_of_its_budget_is_drawn_along_the_rounds() -> None:
+    given: dict[str, Any] = {"protocol": {"budget": {"megabytes": 1000}}}
+    local = run("local", 0, 50, cost={**COST, "down": 0.0, "up": 0.0}, **given)
+    (axes,) = panels_of(figures.learning_curves("task", {"local": {0: local}}))
+    assert axes.get_xlabel() == "round"
+    assert axes.lines[0].get_xdata().tolist() == [1, 2]
+
+
 def test_curves_of_another_metric() -> None:
     (axes,) = panels_of(figures.learning_curves("task", {"mh": {0: run("mh", 0, 0.5, metric="nll")}}, metric="nll"))
     assert axes.lines[0].get_ydata().tolist() == [0.5, 1.5]

@@ -80,6 +80,8 @@ def pushed_apart(wanted: Sequence[float], sizes: Sequence[float], low: float, hi
     """
     from scipy.optimize import isotonic_regression
 
+    if not len(wanted):  # for which SciPy writes beyond the end of an array
+        return np.empty(0)
     order = np.argsort(wanted, kind="stable")
     size = np.asarray(sizes, float)[order]
     offset = np.cumsum(size) - size / 2  # of the centres, if the labels stood on each other

@@ -42,7 +42,10 @@ def gather(by_variant: Mapping[str, Seeds], metric: str) -> tuple[list[Curve], s
 
 
 def _along(by_variant: Mapping[str, Seeds]) -> tuple[str, dict[str, float]]:
-    """What the x axis counts, and how much of it a round of each variant takes: rounds, or what all budgets are of."""
+    """What the x axis counts, and how much of it a round of each variant takes: rounds, or what all budgets are of.
+
+    Where nobody takes anything of that, as Local sends nothing, rounds are all there is to count.
+    """
     budgets, takes = set(), {}
     for variant, seeds in by_variant.items():
         config = next(iter(seeds.values())).config
@@ -52,7 +55,7 @@ def _along(by_variant: Mapping[str, Seeds]) -> tuple[str, dict[str, float]]:
         if kind is not None and cost is not None:
             takes[variant] = spending(cost, config["run"]["protocol"]["aggregated"]).of(kind)
     (kind, *others) = budgets
-    if others or kind is None or None in takes.values():
+    if others or kind is None or None in takes.values() or not any(takes.values()):
         return "round", dict.fromkeys(by_variant, 1.0)
     return BUDGETS[kind], {variant: float(each or 0) for variant, each in takes.items()}
 

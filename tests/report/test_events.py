@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from program import fedprior, refused
 
 from fedprior.records.schema import Row
-from fedprior.report.events import EventFiles, checksum
+from fedprior.report.events import EventFiles, checksum, event
 
 ROWS = [
     Row(5, "personal", "own", "weighted", {"accuracy": 71.5, "nll": 0.25}),
@@ -50,6 +51,11 @@ def test_an_event_by_hand(tmp_path: Path) -> None:
     assert b"nll/personal own weighted\x15" + struct.pack("<f", 0.25) in fifth
     assert b"accuracy/global own mean\x15" + struct.pack("<f", 50.0) in fifth
     assert last[9:12] == b"\x10\xac\x02"  # 300 = 2 * 128 + 44
+
+
+def test_a_number_too_large_for_single_precision_is_infinite() -> None:
+    for value, stored in ((1e39, math.inf), (-1e39, -math.inf), (math.inf, math.inf)):
+        assert event(0.0, 1, {"perplexity": value}).endswith(b"perplexity\x15" + struct.pack("<f", stored))
 
 
 def test_tensorboard_reads_them(tmp_path: Path) -> None:

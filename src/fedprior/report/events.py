@@ -6,6 +6,7 @@ which three fields are needed: the time (1), the step (2) and a summary (5) of v
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from collections.abc import Iterable, Mapping
@@ -61,9 +62,17 @@ def _field(number: int, content: bytes) -> bytes:
     return _number(number << 3 | 2) + _number(len(content)) + content
 
 
+def _single(value: float) -> bytes:
+    """A number in single precision, in which a large one may be infinite."""
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
 def event(at: float, step: int, values: Mapping[str, float]) -> bytes:
     """An event with one scalar per tag."""
-    scalars = (_field(1, tag.encode()) + b"\x15" + struct.pack("<f", value) for tag, value in values.items())
+    scalars = (_field(1, tag.encode()) + b"\x15" + _single(value) for tag, value in values.items())
     summary = b"".join(_field(1, scalar) for scalar in scalars)
     return b"\x09" + struct.pack("<d", at) + b"\x10" + _number(step) + _field(5, summary)
 

@@ -12,12 +12,15 @@ import pytest
 from fedprior.report.page.page import CORE, joined
 
 
-def evaluated(expression: str, **given: Any) -> Any:
-    """The value of an expression in which the script's functions and what is given are known; skipped without node."""
+def evaluated(expression: str, *more: str, **given: Any) -> Any:
+    """The value of an expression in which the script's functions and what is given are known; skipped without node.
+
+    ``more``: parts of the script besides those that need no document, of which the expression calls what needs none.
+    """
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed; the tests in a browser compare the same")
-    script = joined(CORE).removesuffix("})();\n")
+    script = joined((*CORE, *more)).removesuffix("})();\n")
     names = ", ".join(given)
     script += f"const {{ {names} }} = JSON.parse(require('fs').readFileSync(0, 'utf8'));\n"
     script += f"console.log(JSON.stringify({expression}));\n}})();\n"

@@ -113,6 +113,13 @@ def test_equal_methods_few_samples_and_what_is_lacking() -> None:
     assert any(s.text == "Without a global model, so that the personal ones stand in: local." for s in other)
 
 
+def test_a_number_beyond_all_numbers_is_none() -> None:
+    inf = float("inf")
+    heard = said(study({"local": [[0.5, 0.6], [0.5, 0.7]], "mh": [[inf, 0.4], [inf, 0.4]]}, NLL))
+    assert heard[0] == "local has nll 0.575, and there is nothing to compare it with."
+    assert heard[1:] == ["Without such a number: mh."]
+
+
 def test_seeds_that_differ_are_told() -> None:
     heard = said(made(("local", "mh", "ditto"), {"local": [0, 1], "mh": [1, 2], "ditto": [5]}))
     assert "Seeds differ (local 2, mh 2, ditto 1): differences are over those that both sides have." in heard

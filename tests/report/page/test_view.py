@@ -17,6 +17,7 @@ from fedprior.records.schema import ACCURACY, AVERAGES, NLL
 from fedprior.report.page.encode import encoded
 from fedprior.report.page.gather import TaskNumbers, gather
 from fedprior.report.page.sentences import sentences
+from fedprior.report.page.static import tenth_words
 from fedprior.report.page.view import DATA, Choice, differences, per_client
 from report.page.made import made, twin
 from report.page.scripts import evaluated
@@ -53,6 +54,14 @@ STUDIES = {
             "local": [[40.0, 50.0], [42.5, 52.5], [37.5, 47.5], [99.0, 99.0], [99.0, 99.0]],
             "mh": [[50.0, 60.0], [52.6, 62.6], [47.5, 57.5]],
         }
+    ),
+    "infinite": study(  # the first with one seed, the other with both
+        {
+            "local": [[0.5, 0.6], [0.5, 0.7]],
+            "mh": [[math.inf, 0.4], [0.3, 0.5]],
+            "fedavg": [[math.inf, 0.9], [math.inf, 0.9]],
+        },
+        NLL,
     ),
     "equal": [*made(), *(twin(record, "mh again") for record in made() if record.variant == "mh")],
 }
@@ -195,6 +204,20 @@ def test_the_script_has_the_same_numbers_at_every_choice() -> None:
                 seeds = line.apart.seeds if line.apart is not None else line.number["seeds"]
                 values = list(per_client(line.cell, seeds).values())
                 assert other["clients"] == pytest.approx(values, rel=1e-5)
+
+
+@pytest.mark.parametrize("study", ["three seeds", "infinite"])
+def test_the_script_has_the_same_worst_tenths(study: str) -> None:
+    task = task_of(study)
+    for choice in (task.usual, task.usual._replace(metric="nll")):
+        shown = evaluated(
+            "viewOf(task, choice).lines.map((line) => tenthText(task, line, task.metrics[choice.metric]))",
+            "summary.js",
+            task=encoded(task),
+            choice=choice._asdict(),
+        )
+        mine = task.view(choice)
+        assert shown == [tenth_words(line, mine.info) for line in mine.lines]
 
 
 def test_the_script_knows_students_distribution() -> None:

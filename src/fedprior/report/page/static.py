@@ -188,9 +188,12 @@ def _kind(line: Line, info: MetricInfo) -> str:
 
 def tenth_words(line: Line, info: MetricInfo) -> str:
     """The mean over the worst tenth of clients, and how many test samples stand behind it."""
-    if line.cell is None or not (values := line.cell.averages.get("worst_decile")):
+    if line.cell is None:
         return NONE
-    value = number_text(float(np.mean(list(values.values()))), info)
+    values = [x for x in line.cell.averages.get("worst_decile", {}).values() if math.isfinite(x)]
+    if not values:
+        return NONE
+    value = number_text(float(np.mean(values)), info)
     if line.cell.tenth is None:
         return value
     low, high = line.cell.tenth

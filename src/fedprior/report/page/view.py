@@ -7,6 +7,7 @@ The page's own script does the same for every choice that a reader makes; a test
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -105,8 +106,7 @@ def usual(blocks: Iterable[tuple[str, str, str]], methods: Mapping[str, str]) ->
 def view(block: Block, info: MetricInfo, choice: Choice, samples: Mapping[ClientId, int]) -> View:
     """The lines of all variants and what can be said of them."""
     numbers = {
-        variant: dict(sorted(cell.averages.get(choice.key, {}).items())) if cell else {}
-        for variant, cell in block.cells.items()
+        variant: _finite(cell.averages.get(choice.key, {})) if cell else {} for variant, cell in block.cells.items()
     }
     aparts = {v: _apart(numbers[v], numbers[choice.against]) for v in numbers if v != choice.against}
     adjusted = holm({v: apart.p for v, apart in aparts.items() if apart is not None and apart.p is not None})
@@ -127,6 +127,11 @@ def view(block: Block, info: MetricInfo, choice: Choice, samples: Mapping[Client
         few=sum(samples[client] < FEW for client in present) if is_share(info) else 0,
         clients=len(present),
     )
+
+
+def _finite(by_seed: Mapping[int, float]) -> dict[int, float]:
+    """The numbers of seeds, in order; one that is beyond all numbers is none."""
+    return {seed: x for seed, x in sorted(by_seed.items()) if math.isfinite(x)}
 
 
 def _apart(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Apart | None:

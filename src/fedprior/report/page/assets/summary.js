@@ -13,7 +13,8 @@ const numberText = (number, info) =>
 
 function tenthOf(task, line) {
   const stored = line.cell && line.cell.averages.worst_decile;
-  return stored === undefined || stored === null ? null : mean(task.arrays[stored].filter((x) => x !== null));
+  const known = stored === undefined || stored === null ? [] : task.arrays[stored].filter((x) => x !== null);
+  return known.length ? mean(known) : null;
 }
 
 function tenthText(task, line, info) {

@@ -54,6 +54,14 @@ def test_the_table_of_tasks_holds_what_its_caption_says(show: Open) -> None:
         assert row[2:] == ["\N{EN DASH}"] * 3  # there is none of "two", and so no average
 
 
+def test_curves_run_along_rounds_where_a_task_has_recorded_nothing_else(show: Open) -> None:
+    page = show([*made(task="one"), *made(task="two", cost=None)]).page
+    page.select_option("#along", "gradients")
+    page.select_option("#task", "1")
+    assert page.input_value("#along") == "rounds"
+    assert page.locator("article:not([hidden]) path.curve").count() == 3
+
+
 def test_names_are_text(show: Open) -> None:
     records = made(("local", f"mh {EVIL}"), 2, names=("a", EVIL, "c"), task=EVIL)
     page = show(records).page

@@ -156,6 +156,14 @@ def test_a_damaged_run_is_told_and_the_others_are_shown(tmp_path: Path) -> None:
     assert [m["id"] for m in payload(page)["tasks"][0]["methods"]] == ["local", "mh"]
 
 
+def test_damaged_label_counts_are_told_and_all_numbers_are_shown(tmp_path: Path) -> None:
+    folders = [written_below(tmp_path, each) for each in made(seeds=1, rounds=3)]
+    (folders[1] / "label_counts.json").write_text("{}")
+    page = Later(tmp_path).page()[1]
+    assert "label_counts.json is not what a run writes" in page
+    assert [m["id"] for m in payload(page)["tasks"][0]["methods"]] == ["fedavg", "local", "mh"]
+
+
 def test_runs_that_cannot_be_shown_together_are_told(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         written_below(tmp_path / folder, made(("mh",), 1, rounds=2)[0])

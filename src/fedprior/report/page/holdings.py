@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fedprior.errors import FedpriorError
 from fedprior.records.schema import ClientId, LabelCounts, RunRecord
 
 PARTS = ("train", "validation", "test")
@@ -32,7 +33,10 @@ def holdings_of(runs: Sequence[RunRecord], samples: Mapping[ClientId, int]) -> t
     Runs of one task have the same fingerprint, so that their label counts must be the same; and each client's test samples
     must be as many as its results are over.
     """
-    known = [(run, counts) for run in runs if (counts := run.label_counts) is not None]
+    try:
+        known = [(run, counts) for run in runs if (counts := run.label_counts) is not None]
+    except FedpriorError as error:  # no number depends on them
+        return None, f"Who holds what is left out: {error}."
     if not known:
         return None, "These records do not hold label counts, so that who holds what is left out."
     first, counts = known[0]

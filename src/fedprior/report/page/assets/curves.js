@@ -48,6 +48,7 @@ function drawCurves(body, task, view) {
   const every = (words, hidden) => h("button", { type: "button", class: "plain", onclick: () => hideAll(hidden) }, words);
   const zoom = h("button", { type: "button", class: "plain", "aria-pressed": String(state.zoom), id: "zoom", onclick: toggleZoom }, "zoom to where they end");
   const known = Object.entries(ALONG).filter(([key]) => key === "rounds" || task.methods.some((method) => method[key]));
+  if (!known.some(([key]) => key === state.along)) state.along = "rounds"; // another task may have recorded less
   const along = chooser("along", "along", known, state.along, chooseAlong);
   const curves = shownCurves(task, view).filter((curve) => curve.y.some((y) => y !== null));
   const controls = h("div", { class: "controls" }, h("div", { class: "chips", role: "group", "aria-label": "methods shown" }, ...chips),

@@ -76,6 +76,9 @@ def test_a_method_of_ones_own_cites_what_is_beside_it(tmp_path: Path, monkeypatc
     assert bibtex(mine.Same) == bibtex(FedAvg)
     (tmp_path / "references.bib").write_text("@misc{me2026,\n  title = {Mine}\n}\n")
     assert bibtex(mine.Mine) == "@misc{me2026,\n  title = {Mine}\n}"
+    mine.Mine.cites = "you2027"
+    (tmp_path / "references.bib").write_text("% mine\n\n@misc{me2026,\n}\n\n  @misc{ you2027 ,\n}\n", encoding="utf-8")
+    assert bibtex(mine.Mine) == "@misc{ you2027 ,\n}"
     mine.Mine.cites = "me2062"
     with pytest.raises(FedpriorError, match=r"unknown reference 'me2062'.*did you mean 'me2026'"):
         bibtex(mine.Mine)

@@ -26,11 +26,10 @@ SHIPPED = Path(__file__).with_name("references.bib")
 
 
 def entries(file: Path = SHIPPED) -> dict[str, str]:
-    """All entries of a file of BibTeX, by key."""
+    """All entries of a file of BibTeX, by key; what is written before the first of them is a remark."""
     text = file.read_text(encoding="utf-8")
-    return {
-        re.split("[{,]", entry)[1]: entry.strip() for entry in re.split(r"^(?=@)", text, flags=re.M) if entry.strip()
-    }
+    parts = re.split(r"^\s*(?=@)", text, flags=re.M)
+    return {key[1]: part.strip() for part in parts if (key := re.match(r"@\w+\s*\{\s*([^\s,}]+)", part))}
 
 
 def bibtex(cls: type[Method]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -76,6 +78,9 @@ def test_a_method_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     register("halves", FedAvg, R=2.5)
     with pytest.raises(FedpriorError, match=r"FedAvg: R = 2\.5 has the wrong type \(float\); it must be int"):
         make("halves")
+    made_already: Any = FedAvg(alpha=0.1)
+    with pytest.raises(FedpriorError, match=r"method 'built': give a subclass of .*Method, .*; given: FedAvg\("):
+        register("built", made_already)
     register("vague", FedAvg, steps=2)
     with pytest.raises(FedpriorError, match="unknown setting of method vague 'steps'"):
         make("vague")

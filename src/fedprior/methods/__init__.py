@@ -7,7 +7,7 @@ import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from fedprior.errors import unknown
+from fedprior.errors import FedpriorError, unknown
 from fedprior.registry import Registry
 
 if TYPE_CHECKING:
@@ -69,6 +69,14 @@ METHODS: Registry[Entry] = Registry(
 
 def register(name: str, cls: type[Method], *, replace: bool = False, **preset: Any) -> None:
     """Add a method of your own under a new name, for this process; ``replace`` allows a name that is taken."""
+    from fedprior.core.method import Method
+
+    given: object = cls
+    if not (isinstance(given, type) and issubclass(given, Method)):
+        raise FedpriorError(
+            f"method '{name}': give a subclass of fedprior.Method, and settings beside it: "
+            f"register(name, FedAvg, alpha=0.1); given: {given!r}"
+        )
     METHODS.register(name, Entry(cls, preset), replace=replace)
 
 

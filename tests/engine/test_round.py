@@ -50,8 +50,8 @@ def test_a_client_that_holds_its_own_samples_alone_does_the_same(name: str) -> N
 
 
 def test_a_clients_part_knows_neither_server_nor_other_clients() -> None:
-    """Its message is all it hears: another server state with the same message changes nothing."""
+    """Keys are made of seed, round and number: one order of batches for the whole run, and new noise in each round."""
     keys = keys_for(jax.random.key_data(jax.random.key(0)), jnp.int32(2), jnp.int32(1))
     other = keys_for(jax.random.key_data(jax.random.key(0)), jnp.int32(3), jnp.int32(1))
-    assert keys.order == other.order  # the order of its batches is one for the whole run
+    assert keys.order == other.order
     assert keys.local != other.local

@@ -171,6 +171,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
             for gradient in ("first_order", "exact")
         ),
         ("mh-variant", "first_order"),
+        ("mh-variant", "exact"),
     ]
 }
 ONE_STEP: dict[str, Any] = {"R": 1, "K": 1, "lam": LAM, "alpha": 0.1, "alpha_m": 0.5, "mean": "identity"}
@@ -205,11 +206,15 @@ def gradient_taken(name: str) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_first_order_and_exact_gradients(name: str) -> None:
-    """lam (mu - prox(mu)), times Dmu where the gradient is exact: I - eta_alpha H for the loss, 1 - eta_alpha for phi."""
+    """lam (mu - prox(mu)), times Dmu where the gradient is exact: I - eta_alpha H for the loss, 1 - eta_alpha for phi.
+
+    After an inner step H (I - eta_inner H) takes the place of H.
+    """
     mean, gradient = name.split()
     mu = mu_by_hand(mean)
     theta = (H * C + LAM * mu) / (H + LAM)
-    jacobian = {"lg": 1 - ETA_ALPHA * H, "mh": 1 - ETA_ALPHA * H, "shrink": 1 - ETA_ALPHA}.get(mean, 1.0)
+    slopes: dict[str, Any] = {"lg": H, "mh": H, "mh-variant": H * (1 - ETA_INNER * H), "shrink": 1.0}
+    jacobian = 1 - ETA_ALPHA * slopes.get(mean, 0.0)
     expected = LAM * (mu - theta) * (jacobian if gradient == "exact" else 1.0)
     np.testing.assert_allclose(gradient_taken(name), expected, rtol=1e-9)
 

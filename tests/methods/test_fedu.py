@@ -92,11 +92,16 @@ def test_graphs() -> None:
 
 def test_bad_graphs() -> None:
     for graph, message in (
-        ("ring", r"graph = 'ring' is not valid; valid: random, full, empty, or weights \[N, N\]"),
+        ("ring", r"graph = 'ring' is not valid; valid: random, full, empty, or an array of weights \[N, N\]"),
         (jnp.ones((2, 3)), r"a graph of shape \(2, 3\) is not valid; weights a_kl must be \[N, N\]"),
         (jnp.triu(GRAPH), r"graph\[0, 1\] = 2 beside graph\[1, 0\] = 0 is not valid; a_kl must equal a_lk"),
         (-GRAPH, r"graph\[0, 1\] = -2 beside graph\[1, 0\] = -2 is not valid; weights must be finite and at least 0"),
         (GRAPH * jnp.nan, r"graph\[0, 0\] = nan beside graph\[0, 0\] = nan is not valid; weights must be finite"),
+        (
+            [[0.0, 1.0], [1.0]],
+            r"graph = \[\[0\.0, 1\.0\], \[1\.0\]\] is not valid; valid: random, full, empty, or an array",
+        ),
+        (None, r"graph = None is not valid; valid: random, full, empty, or an array of weights"),
     ):
         with pytest.raises(FedpriorError, match=f"FedU: {message}"):
             make("fedu", graph=graph)

@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from fedprior.core.batch import Data
@@ -80,11 +81,11 @@ class FedU(Method):
     )
 
     def __check_init__(self) -> None:
-        if not isinstance(self.graph, str):
+        if isinstance(self.graph, Array | np.ndarray):
             check_weights(jnp.asarray(self.graph))
         elif self.graph not in GRAPHS:
             raise FedpriorError(
-                f"FedU: graph = {self.graph!r} is not valid; valid: {', '.join(GRAPHS)}, or weights [N, N]"
+                f"FedU: graph = {self.graph!r} is not valid; valid: {', '.join(GRAPHS)}, or an array of weights [N, N]"
             )
 
     def client(self, w0: Vector, key: Array) -> Tied:

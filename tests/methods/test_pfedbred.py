@@ -17,7 +17,7 @@ from fedprior.errors import FedpriorError
 from fedprior.methods import make
 from fedprior.methods.pfedbred import Client, Order, PFedBreD
 from fedprior.priors.gaussians import DiagonalGaussian
-from fedprior.priors.means import MEANS, RMD
+from fedprior.priors.means import MEANS, RMD, find_mean
 
 # One client with f(x) = (x - 1)^2, so grad f(x) = 2 (x - 1); w = 3, theta = 5, m = 4.
 STEP = {"R": 1, "K": 1, "lam": 2.0, "alpha": 0.1, "alpha_m": 0.5}
@@ -172,6 +172,16 @@ def test_a_mean_equal_to_one_of_the_released_code_has_its_order() -> None:
     own = PFedBreD(mean=RMD(lambda problem, w, batch: w @ w), order="released")
     assert own.order_in_force == Order()
     assert without_effect(own)["order"] == "order needs a mean that the released code has"
+
+
+@pytest.mark.parametrize("mean", ["mh-variant", RMD(lambda problem, w, batch: w @ w, inner=True)])
+def test_the_inner_step_of_a_mean_is_in_force_and_may_be_left_out(mean: Any) -> None:
+    whole, without = PFedBreD(mean=mean), PFedBreD(mean=mean, inner=False)
+    assert whole.mean_in_force == find_mean(mean)
+    assert whole.in_force()["inner"] is True
+    assert without.mean_in_force == replace(find_mean(mean), inner=False)
+    assert without.in_force()["inner"] is False
+    assert "eta_inner" in without_effect(without).keys() - without_effect(whole).keys()
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class PFedBreD(Method):
     - ``eta_alpha``: step size of the loss gradient in mu;
     - ``start``: where the proximal loop starts: at the last ``theta`` (Algorithm 1), at ``w`` or at ``mu``;
     - ``batches``: 1: mean and proximal loop share one batch; 2: the mean's (first) gradient has a batch of its own;
-    - ``inner``: g is taken after an inner step of size ``eta_inner`` (the appendix's variant of mh);
+    - ``inner``: g is taken after an inner step of size ``eta_inner``, as in the mean ``mh-variant`` (the appendix's);
     - ``overwrite``: the step along the loss gradient moves w itself and not only mu.
 
     ``gradient``: the envelope's gradient with Dmu = I (``first_order``, the paper's practice) or with the vector-Jacobian
@@ -212,7 +212,8 @@ class PFedBreD(Method):
     @property
     def order_in_force(self) -> Order:
         """What ``order`` says, but for what is given by itself."""
-        said = (released(find_mean(self.mean)) if self.order == "released" else None) or Order()
+        mean = find_mean(self.mean)
+        said = (released(mean) if self.order == "released" else None) or Order(inner=mean.inner)
         own = {key: value for key in vars(said) if (value := getattr(self, key)) is not None}
         return replace(said, **{"eta_inner": own.get("eta_alpha", said.eta_alpha), **own})
 
@@ -225,9 +226,9 @@ class PFedBreD(Method):
 
     @property
     def mean_in_force(self) -> Mean:
-        """The mean, with the inner step where ``inner`` or ``order`` asks for it."""
-        mean = find_mean(self.mean)
-        return replace(mean, inner=True) if self.order_in_force.inner else mean
+        """The mean, with or without the inner step as ``inner`` or ``order`` says."""
+        mean, inner = find_mean(self.mean), self.order_in_force.inner
+        return mean if mean.inner == inner else replace(mean, inner=inner)
 
     @property
     def _remembers(self) -> bool:

@@ -34,9 +34,9 @@ class Ditto(Method):
         r"\min_{v_i} f_i(v_i) + \frac{\lambda}{2} \|v_i - w^*\|^2, \qquad w^* = \arg\min_w \sum_i p_i f_i(w)"
     )
 
-    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    R: int = hyper(20, "PRIOR, section 6", least=1, meaning=STEPS)
     alpha: float = hyper(
-        0.01, "PRIOR, section 5", least=0, inert=0, meaning="step size, of the personal model and of the shared one"
+        0.01, "PRIOR, section 6", least=0, inert=0, meaning="step size, of the personal model and of the shared one"
     )
     lam: float = hyper(
         1.0,

@@ -60,11 +60,11 @@ class FedAMP(Method):
     )
     revision: ClassVar[int] = 2  # 2: no attention to clients never seen, and every cloud model is renewed
 
-    R: int = hyper(20, "PRIOR, section 5", least=1, meaning="batches that a client trains on in a round")
+    R: int = hyper(20, "PRIOR, section 6", least=1, meaning="batches that a client trains on in a round")
     K: int = hyper(
         1, "1: fresh batches throughout; 5 is what PRIOR's cost table implies", least=1, meaning="steps on each batch"
     )
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
+    alpha: float = hyper(0.01, "PRIOR, section 6", least=0, inert=0, meaning=STEP_SIZE)
     lam: float = hyper(
         1.0,
         "unknown for PRIOR: to be tuned",

@@ -30,9 +30,9 @@ class FedAvg(Method):
     cites: ClassVar[str] = "mcmahan2017fedavg"
     objective: ClassVar[str] = r"\min_w \sum_i p_i f_i(w)"
 
-    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    R: int = hyper(20, "PRIOR, section 6", least=1, meaning=STEPS)
     alpha: float = hyper(
-        0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0, needs=NAMED, meaning=STEP_SIZE
+        0.01, "PRIOR, section 6", sweep=(0.01, 0.03, 0.1), least=0, inert=0, needs=NAMED, meaning=STEP_SIZE
     )
     optimizer: Optimizer = hyper(
         "sgd", choices=OPTIMIZERS, objects=optax.GradientTransformation, meaning="which optimizer takes the steps"

@@ -47,10 +47,10 @@ class FedEM(Method):
     M: int = hyper(
         3, "FedEM's code", least=1, meaning="learners that all clients share, each client mixing them in its own way"
     )
-    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    R: int = hyper(20, "PRIOR, section 6", least=1, meaning=STEPS)
     alpha: float = hyper(
         0.01,
-        "PRIOR, section 5; FedEM's code: 0.03 with decay",
+        "PRIOR, section 6; FedEM's code: 0.03 with decay",
         sweep=(0.01, 0.03, 0.1),
         least=0,
         inert=0,

@@ -78,8 +78,8 @@ class FedFomo(Method):
     )
     revision: ClassVar[int] = 2  # 2: measured from the model before training, as the authors' code does
 
-    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
+    R: int = hyper(20, "PRIOR, section 6", least=1, meaning=STEPS)
+    alpha: float = hyper(0.01, "PRIOR, section 6", least=0, inert=0, meaning=STEP_SIZE)
     M: int = hyper(
         8,
         "FedFomo's code; its README: 4 and 9",

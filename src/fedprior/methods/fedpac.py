@@ -147,7 +147,7 @@ class FedPAC(Method):
 
     R: int = hyper(
         20,
-        "PRIOR, section 5; FedPAC's code: 5 epochs",
+        "PRIOR, section 6; FedPAC's code: 5 epochs",
         least=1,
         meaning="local steps of the feature extractor in a round",
     )
@@ -155,7 +155,7 @@ class FedPAC(Method):
         5, "bounded, in place of the code's one epoch", least=1, meaning="local steps of the head in a round"
     )
     alpha: float = hyper(
-        0.01, "PRIOR, section 5; FedPAC's code", least=0, inert=0, meaning="step size of the extractor"
+        0.01, "PRIOR, section 6; FedPAC's code", least=0, inert=0, meaning="step size of the extractor"
     )
     alpha_head: float = hyper(
         0.1, "FedPAC's code", sweep=(0.01, 0.1), least=0, inert=0, meaning="step size of the head"

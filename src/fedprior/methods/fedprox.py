@@ -30,7 +30,7 @@ class FedProx(FedAvg):
     cites: ClassVar[str] = "li2020fedprox"
     objective: ClassVar[str] = r"w_i \approx \arg\min_x f_i(x) + \frac{\mu}{2} \|x - w\|^2, \qquad w = \sum_i p_i w_i"
 
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, needs=NAMED, meaning=STEP_SIZE)
+    alpha: float = hyper(0.01, "PRIOR, section 6", least=0, inert=0, needs=NAMED, meaning=STEP_SIZE)
     mu: float = hyper(
         0.01,
         "FedProx, section 5: among 0.001, 0.01, 0.1, 1",

@@ -63,8 +63,8 @@ class FedU(Method):
     )
     revision: ClassVar[int] = 2  # 2: the random graph is the code's, whose weights are means of two uniform numbers
 
-    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning=STEP_SIZE)
+    R: int = hyper(20, "PRIOR, section 6", least=1, meaning=STEPS)
+    alpha: float = hyper(0.01, "PRIOR, section 6", least=0, inert=0, meaning=STEP_SIZE)
     eta: float = hyper(
         0.01,
         "FedU's code: 0.01 (MNIST), 0.03 (CIFAR-10)",

@@ -37,9 +37,9 @@ class Local(Method):
     paper: ClassVar[str] = "the baseline without federation"
     objective: ClassVar[str] = r"\min_{v_i} f_i(v_i) \quad \text{for every client } i \text{ by itself}"
 
-    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    R: int = hyper(20, "PRIOR, section 6", least=1, meaning=STEPS)
     alpha: float = hyper(
-        0.01, "PRIOR, section 5", sweep=(0.01, 0.03, 0.1), least=0, inert=0, needs=NAMED, meaning=STEP_SIZE
+        0.01, "PRIOR, section 6", sweep=(0.01, 0.03, 0.1), least=0, inert=0, needs=NAMED, meaning=STEP_SIZE
     )
     optimizer: Optimizer = hyper(
         "sgd",

@@ -36,17 +36,17 @@ class PerFedAvg(Method):
     cites: ClassVar[str] = "fallah2020perfedavg"
     objective: ClassVar[str] = r"\min_w \sum_i p_i f_i\bigl(w - \alpha \nabla f_i(w)\bigr)"
 
-    R: int = hyper(20, "PRIOR, section 5", least=1, meaning="local meta-steps in a round")
+    R: int = hyper(20, "PRIOR, section 6", least=1, meaning="local meta-steps in a round")
     alpha: float = hyper(
         0.01,
-        "PRIOR, section 5",
+        "PRIOR, section 6",
         sweep=(0.003, 0.01, 0.03),
         least=0,
         inert=0,
         meaning="step size of the inner step, and of adapting for the test",
     )
     alpha_m: float = hyper(
-        0.01, "PRIOR, section 5", sweep=(0.01, 0.03), least=0, inert=0, meaning="step size of the meta-step"
+        0.01, "PRIOR, section 6", sweep=(0.01, 0.03), least=0, inert=0, meaning="step size of the meta-step"
     )
     hessian: str = hyper(
         "none",

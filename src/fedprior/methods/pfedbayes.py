@@ -75,7 +75,7 @@ class PFedBayes(Method):
     )
     wrapper_defaults: ClassVar[Mapping[str, Any]] = {"fine_tune_step": 0.01}  # plain steps: alpha is Adam's
 
-    R: int = hyper(20, "PRIOR, section 5", least=1, meaning="batches that a client trains on in a round")
+    R: int = hyper(20, "PRIOR, section 6", least=1, meaning="batches that a client trains on in a round")
     K: int = hyper(5, "pFedBayes's public code", least=1, meaning="steps of the personal distribution on each batch")
     alpha: float = hyper(
         1e-3, "pFedBayes's public code", least=0, inert=0, meaning="step size of the personal distribution"

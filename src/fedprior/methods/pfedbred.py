@@ -104,18 +104,18 @@ class PFedBreD(Method):
     )
     prior: str | Prior = hyper(
         "gaussian",
-        "paper, section 4: the maximum-entropy prior",
+        "paper, section 5: the maximum-entropy prior",
         choices=PRIORS,
         objects=Prior,
         meaning="the family of the prior: how the distance to its mean is measured",
     )
     R: int = hyper(
         20,
-        "paper, section 5",
+        "paper, section 6",
         least=1,
         meaning="batches that a client trains on in a round, one step of its local model each",
     )
-    K: int = hyper(5, "paper, section 5", least=1, meaning="steps of the personal model on each batch")
+    K: int = hyper(5, "paper, section 6", least=1, meaning="steps of the personal model on each batch")
     lam: float = hyper(
         15.0,
         LAM,
@@ -124,13 +124,13 @@ class PFedBreD(Method):
         inert=0,
         meaning="how strongly the personal model is pulled towards the mean of its prior",
     )
-    alpha: float = hyper(0.01, "paper, section 5", least=0, inert=0, meaning="step size of the personal model")
+    alpha: float = hyper(0.01, "paper, section 6", least=0, inert=0, meaning="step size of the personal model")
     alpha_m: float = hyper(
-        0.01, "paper, section 5", least=0, inert=0, meaning="step size of the local model, which the server averages"
+        0.01, "paper, section 6", least=0, inert=0, meaning="step size of the local model, which the server averages"
     )
     eta: float = hyper(
         0.05,
-        "paper, section 5",
+        "paper, section 6",
         least=0,
         inert=0,
         needs=MEMORY,
@@ -145,32 +145,32 @@ class PFedBreD(Method):
     )
     solver: str = hyper(
         "sgd",
-        "paper, section 5: gradient steps",
+        "paper, appendix on first-order methods: gradient steps",
         choices=OPTIMIZERS,
         needs=("tol = 0", lambda m: m.tol == 0),
         meaning="which optimizer takes the personal model's steps",
     )
     tol: float = hyper(
         0.0,
-        "0: always K steps, paper, section 5",
+        "0: always K steps, paper, section 6",
         least=0,
         meaning="how small a gradient ends the personal model's steps early",
     )
     w_init: str = hyper(
         "received",
-        "paper, section 4",
+        "paper, section 5",
         choices=("received", "own"),
         meaning="where the local model starts a round: at the received or at the client's own last one",
     )
     theta_init: str = hyper(
         "last",
-        "paper, section 4",
+        "paper, section 5",
         choices=("last", "received"),
         meaning="where the personal model starts a round: at its last value or at the received model",
     )
     eta_alpha: float | None = hyper(
         None,
-        "paper, section 5: 0.01; the released lg uses 0.05",
+        "paper, section 6: 0.01; the released lg uses 0.05",
         least=0,
         inert=0,
         needs=GRADIENT,

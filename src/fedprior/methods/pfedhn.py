@@ -83,9 +83,9 @@ class PFedHN(Method):
     objective: ClassVar[str] = r"\min_{\varphi, v_1, \dots, v_N} \frac{1}{N} \sum_i f_i\bigl(h(v_i; \varphi)\bigr)"
     revision: ClassVar[int] = 2  # 2: one step with the mean of all updates, four linear layers
 
-    R: int = hyper(20, "PRIOR, section 5; pFedHN's code: 50", least=1, meaning=STEPS)
+    R: int = hyper(20, "PRIOR, section 6; pFedHN's code: 50", least=1, meaning=STEPS)
     alpha: float = hyper(
-        0.01, "PRIOR, section 5; pFedHN's code: 0.005 with momentum", least=0, inert=0, meaning=STEP_SIZE
+        0.01, "PRIOR, section 6; pFedHN's code: 0.005 with momentum", least=0, inert=0, meaning=STEP_SIZE
     )
     alpha_m: float = hyper(
         0.01, "pFedHN's code", sweep=(0.01, 0.03, 0.1), least=0, inert=0, meaning="step size of the server's network"

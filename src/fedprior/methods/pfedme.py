@@ -36,11 +36,11 @@ class PFedMe(Method):
 
     R: int = hyper(
         20,
-        "PRIOR, section 5",
+        "PRIOR, section 6",
         least=1,
         meaning="batches that a client trains on in a round, one step of its local model each",
     )
-    K: int = hyper(5, "PRIOR, section 5", least=1, meaning="steps of the personal model on each batch")
+    K: int = hyper(5, "PRIOR, section 6", least=1, meaning="steps of the personal model on each batch")
     lam: float = hyper(
         15.0,
         SCRIPTS,
@@ -48,10 +48,10 @@ class PFedMe(Method):
         least=0,
         inert=0,
         meaning="how strongly the personal model is pulled towards the local one",
-    )  # PRIOR, section 5: from 15 to 60
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, meaning="step size of the personal model")
+    )  # PRIOR, section 6: from 15 to 60
+    alpha: float = hyper(0.01, "PRIOR, section 6", least=0, inert=0, meaning="step size of the personal model")
     alpha_m: float = hyper(
-        0.01, "PRIOR, section 5", least=0, inert=0, meaning="step size of the local model, which the server averages"
+        0.01, "PRIOR, section 6", least=0, inert=0, meaning="step size of the local model, which the server averages"
     )
     start: str = hyper(
         "theta",

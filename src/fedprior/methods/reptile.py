@@ -36,7 +36,7 @@ class Reptile(FedAvg):
         r"\quad U_i(x) = x - \alpha \nabla f_i(x)"
     )
 
-    alpha: float = hyper(0.01, "PRIOR, section 5", least=0, inert=0, needs=NAMED, meaning=STEP_SIZE)
+    alpha: float = hyper(0.01, "PRIOR, section 6", least=0, inert=0, needs=NAMED, meaning=STEP_SIZE)
     eps: float = hyper(
         1.0,
         "1: FedAvg with uniform weights; the paper anneals it",

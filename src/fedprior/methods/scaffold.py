@@ -54,9 +54,9 @@ class Scaffold(Method):
         r"\min_w \frac{1}{N} \sum_i f_i(w), \quad \text{local steps along } \nabla f_i(y) - c_i + c"
     )
 
-    R: int = hyper(20, "PRIOR, section 5", least=1, meaning=STEPS)
+    R: int = hyper(20, "PRIOR, section 6", least=1, meaning=STEPS)
     alpha: float = hyper(
-        0.01, "PRIOR, section 5", sweep=(0.003, 0.01, 0.03), above=0, meaning=STEP_SIZE
+        0.01, "PRIOR, section 6", sweep=(0.003, 0.01, 0.03), above=0, meaning=STEP_SIZE
     )  # c_i divides by it
     eta_g: float = hyper(
         1.0,

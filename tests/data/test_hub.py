@@ -140,6 +140,15 @@ def test_an_entry_is_of_one_way_to_read_the_files(hub: Path) -> None:
     assert len(cache_entries(hub)) == 5
 
 
+def test_labels_may_change_places(hub: Path) -> None:
+    spec = Spec("tweets", "owner/tweets", 3, content="text", label="mood", splits=("train",))
+    write(hub / "tweets", "train", {"text": TWEETS, "mood": [0, 1, 2, 0]})
+    for relabel in ({0: 1, 1: 0}, {1: 0, 0: 1}):
+        arrays, _ = reading.read("tweets", dataclasses.replace(spec, relabel=relabel), None)
+        assert arrays["y"].tolist() == [1, 0, 2, 1]
+        assert arrays["y"].dtype == np.int32
+
+
 def test_an_entry_is_of_files_in_their_folders(hub: Path) -> None:
     """Where the folders say which samples are for testing, the files' own names may be alike."""
     first, second = hub / "mnist" / "train", hub / "mnist" / "test"

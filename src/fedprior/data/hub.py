@@ -192,9 +192,10 @@ def _decode(parts: Mapping[str, Any], spec: Spec, glove: Path | None, where: str
             if column not in table.column_names:
                 raise FedpriorError(f"no column '{column}' in {where}; found: {', '.join(table.column_names)}")
     labels = _column(tables, spec.label, where)
-    arrays: Arrays = {"y": as_numbers(labels, f"column '{spec.label}' of {where}", np.int32)}
-    for written, label in spec.relabel.items():
-        arrays["y"] = np.where(arrays["y"] == written, label, arrays["y"])
+    written = as_numbers(labels, f"column '{spec.label}' of {where}", np.int32)
+    arrays: Arrays = {"y": written.copy()}
+    for there, label in spec.relabel.items():
+        arrays["y"][written == there] = label  # as they are written: labels may change places
     if glove is not None:
         arrays["x"], arrays["vectors"], arrays[WORDS] = tokens(_column(tables, spec.content, where).tolist(), glove)
     else:

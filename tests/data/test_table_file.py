@@ -125,3 +125,15 @@ def test_reading_for_prediction(tmp_path: Path) -> None:
         FedpriorError, match=r"column 'note' of new.csv holds text .* or use a model that does without it"
     ):
         read_features(path, ["note"])
+
+
+def test_a_column_that_is_only_kept_need_not_have_a_name(tmp_path: Path) -> None:
+    """As of pandas, which writes its index into a first column without a name."""
+    path = tmp_path / "new.csv"
+    path.write_text(",dose,age\n7,0.5,61\n")
+    table = read_features(path, ["age"], keep=None)
+    assert table.x.tolist() == [[61.0]]
+    assert table.others == {"": ["7"], "dose": ["0.5"]}
+    path.write_text(",,age\n7,8,61\n")
+    with pytest.raises(FedpriorError, match=r"column 1 of new.csv has no name"):
+        read_features(path, ["age"], keep=None)

@@ -61,7 +61,7 @@ class Columns:
         kept = [*dict.fromkeys(self.named), *dict.fromkeys(more)]
         times = Counter(names)
         for name in (*features, *kept):
-            if times[name] > 1 or not name:
+            if times[name] > 1 or (not name and name not in more):  # what is only kept beside may go without
                 at = [str(k) for k, other in enumerate(names, start=1) if other == name]
                 raise FedpriorError(
                     f"columns {' and '.join(at)} of {where} are all called '{name}'; rename them, or {self.drop}"

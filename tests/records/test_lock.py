@@ -88,6 +88,22 @@ def test_a_folder_that_the_other_made_and_removed_is_made_again(tmp_path: Path) 
     thread.join()
 
 
+def test_a_folder_that_is_removed_just_now_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another process that leaves it between the two calls that make it and open its lock."""
+    real, removed = os.open, list[str]()
+
+    def open_(path: Path, *how: int) -> int:
+        if path.name == NAME and not removed:
+            removed.append(path.parent.name)
+            path.parent.rmdir()
+        return real(path, *how)
+
+    monkeypatch.setattr(os, "open", open_)
+    with hold(tmp_path / "new"):
+        assert holder(tmp_path / "new") is not None
+    assert removed == ["new"]
+
+
 def test_within_one_process_too(tmp_path: Path) -> None:
     new = tmp_path / "new"
     with hold(new), pytest.raises(FedpriorError, match=f"in use by process {os.getpid()} "), hold(new):

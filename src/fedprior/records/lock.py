@@ -74,7 +74,10 @@ def _take(path: Path) -> int | None:
     """The locked file; None if another process holds it."""
     while sys.platform != "win32":
         path.parent.mkdir(parents=True, exist_ok=True)  # whoever made it may have left and removed it
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except FileNotFoundError:  # it does so just now
+            continue
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

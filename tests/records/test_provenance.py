@@ -16,7 +16,7 @@ from study.small import run, small_program, small_task, stop_after
 import fedprior as fp
 from fedprior.errors import FedpriorError
 from fedprior.records.memory import MemoryRun
-from fedprior.records.provenance import read, write
+from fedprior.records.provenance import read, read_labels, write
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import LabelCounts, RunRecord, Session, Status, Times
 from fedprior.study.recorder import run_trial
@@ -119,6 +119,13 @@ def test_any_name_of_a_client_or_class_survives(tmp_path: Path) -> None:
     write(tmp_path, Session("now", None, "fedprior run 'ä\x1b'", "1"), counts)
     assert run.record().label_counts == counts
     assert run.record().provenance == (Session("now", None, "fedprior run 'ä\x1b'", "1"),)
+
+
+def test_label_counts_that_are_damaged_are_written_anew(tmp_path: Path) -> None:
+    counts = LabelCounts(("a",), {7: {"train": [3]}})
+    (tmp_path / "label_counts.json").write_bytes(b"\xff")
+    write(tmp_path, Session("now", None, None, "1"), counts)
+    assert read_labels(tmp_path) == counts
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def write(folder: Path, session: Session, labels: LabelCounts | None) -> None:
     clients = [{"client": client, **counts} for client, counts in labels.clients.items()]
     text = json.dumps({"classes": labels.classes, "clients": clients}) + "\n"
     path = folder / LABELS
-    if not os.path.lexists(path) or path.read_text(encoding="utf-8") != text:
+    if not os.path.lexists(path) or path.read_bytes() != text.encode():
         write_text(path, text)
 
 

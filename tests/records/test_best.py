@@ -65,3 +65,15 @@ def test_a_state_is_found_again_in_a_folder_and_in_memory(tmp_path: Path) -> Non
         assert run.best_state(5) is None
     (tmp_path / "checkpoints" / "best-00000004.safetensors").write_bytes(b"cut")
     assert RunFolder(tmp_path).best_state(4) is None
+
+
+def test_files_of_other_names_are_left_alone(tmp_path: Path) -> None:
+    run, copy = folder(tmp_path, [1], [2]), tmp_path / "checkpoints" / "best-00000001 (copy).safetensors"
+    copy.touch()
+    run.drop_best({2: 50.0})
+    assert [path.name for path in (tmp_path / "checkpoints").glob("best-*")] == [copy.name]
+
+
+def test_states_are_in_the_order_of_their_rounds_however_many_digits_these_have(tmp_path: Path) -> None:
+    run = folder(tmp_path, [], [99_999_999, 100_000_000])
+    assert [path.stem for path in run.checkpoints] == ["round-99999999", "round-100000000"]

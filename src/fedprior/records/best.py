@@ -8,6 +8,7 @@ them: usually one state, at most as many as there are newest ones.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,10 +54,16 @@ def read(folder: Path, t: int) -> Arrays | None:
     return checkpoint.read(_file(folder, t))
 
 
+def states(folder: Path, kind: str) -> list[Path]:
+    """The files of saved states of a kind ("round" or "best"), oldest first; a file of any other name is left alone."""
+    found = (folder / "checkpoints").glob(f"{kind}-*.safetensors")
+    return sorted((path for path in found if re.fullmatch(rf"{kind}-[0-9]{{8,}}", path.stem)), key=_round)
+
+
 def drop_others(folder: Path, newest: Iterable[Path], values: Mapping[int, float]) -> None:
     """Drop every state that is not the best up to one of the ``newest`` states, given the values of all rounds so far."""
     needed = {first_best({t: value for t, value in values.items() if t <= _round(end)}) for end in newest}
-    for path in sorted((folder / "checkpoints").glob("best-*.safetensors")):
+    for path in states(folder, "best"):
         if _round(path) not in needed:
             with writing(path):
                 path.unlink()

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -60,8 +59,7 @@ class RunFolder:
     @property
     def checkpoints(self) -> list[Path]:
         """The files of saved states, oldest first."""
-        found = (self.path / "checkpoints").glob("round-*.safetensors")
-        return sorted(path for path in found if re.fullmatch(r"round-[0-9]{8,}", path.stem))
+        return best.states(self.path, "round")
 
     @property
     def exists(self) -> bool:

@@ -50,6 +50,8 @@ def check_shape(config: Mapping[str, Any], where: str) -> None:
     )
     rows = config.get(KEY, 1)
     need(KEY, _is_whole(rows, 1, MOST), rows, f"a whole number from 1 to {MOST}")
+    clients = run.get("clients", None if KEY in config else 1)  # of how many clients some are recorded
+    need("run.clients", _is_whole(clients, 1, MOST), clients, f"a whole number from 1 to {MOST}")
     metrics = config.get("metrics")
     need("metrics", isinstance(metrics, list) and all(map(_is_metric, metrics)), metrics, "what was measured")
     classes = config.get("class_names", [])
@@ -57,7 +59,9 @@ def check_shape(config: Mapping[str, Any], where: str) -> None:
     need("changed", isinstance(config.get("changed", {}), dict), config.get("changed"), "a table of settings")
     cost = config.get("cost")
     whole = cost is None or (
-        isinstance(cost, dict) and {*COST} <= cost.keys() and all(v is None or _is_number(v) for v in cost.values())
+        isinstance(cost, dict)
+        and {*COST} <= cost.keys()
+        and all(_is_number(value) or (value is None and key not in COST) for key, value in cost.items())
     )
     need("cost", whole, cost, f"numbers: {', '.join(COST)}")
 

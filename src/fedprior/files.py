@@ -166,7 +166,8 @@ def digest(*parts: str) -> str:
 
 def array_digest(array: np.ndarray) -> str:
     """The SHA-256 of an array's type, shape and content."""
-    content = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data  # of bfloat16 itself there is no buffer
+    content = hashlib.sha256(raw).hexdigest()
     return digest(array.dtype.str, str(array.shape), content)
 
 

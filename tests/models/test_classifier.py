@@ -105,6 +105,23 @@ def test_a_function_of_a_key_starts_each_run_anew() -> None:
     assert not np.array_equal(one, other)
 
 
+class Constant(eqx.Module):
+    """Its weight is a number of Python's, which nothing trains."""
+
+    weight: float = 2.0
+
+    def __call__(self, x: Array) -> Array:
+        return self.weight * x
+
+
+@pytest.mark.parametrize("model", [Constant(), lambda key: Constant()])
+def test_a_model_that_has_nothing_to_train_is_told(model: Any) -> None:
+    with pytest.raises(
+        FedpriorError, match="the model Constant has nothing to train; hold its weights as floating-point"
+    ):
+        Classifier(model, 2)
+
+
 def test_a_model_without_a_head_is_told() -> None:
     problem = Classifier(PerSample(WEIGHT), 3)
     with pytest.raises(FedpriorError, match="the model PerSample names no last layer; give it a Linear called head"):

@@ -119,6 +119,28 @@ def test_a_model_of_one_s_own_is_loaded_with_what_builds_it(tmp_path: Path) -> N
         assert loaded.log_probabilities(X).tobytes() == saved.log_probabilities(X).tobytes()
 
 
+@pytest.mark.bits
+def test_weights_of_half_precision_come_back(tmp_path: Path) -> None:
+    def build(key: jax.Array) -> Any:
+        return jax.tree.map(lambda a: a.astype(jnp.bfloat16), eqx.nn.Linear(6, 3, key=key))
+
+    problem = Classifier(build, 3)
+    w = Vector(jax.tree.map(lambda x: x[None], problem.init(jax.random.key(5)).tree))
+    saved = predictor(problem=problem, mixture=(jnp.ones(1), w), built=None)
+    loaded = fp.load(saved.save(tmp_path / "half"), model=build)
+    assert loaded.models[0].weight.dtype == jnp.bfloat16
+    assert loaded.log_probabilities(X).tobytes() == saved.log_probabilities(X).tobytes()
+
+
+@pytest.mark.bits
+def test_what_builds_a_model_may_look_at_values(tmp_path: Path) -> None:
+    def build(key: jax.Array) -> Own:
+        return Own(key, outputs=3 if jax.random.uniform(key) < 2 else 4)
+
+    saved, path = own(tmp_path)
+    assert fp.load(path, model=build).log_probabilities(X).tobytes() == saved.log_probabilities(X).tobytes()
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [

@@ -73,6 +73,16 @@ def check_model(model: object) -> None:
         )
 
 
+def outline(build: ModelBuilder) -> object:
+    """The model that is built, of its arrays only the shapes, which takes no time to compile."""
+    key = jax.random.key(0)
+    try:
+        return eqx.filter_eval_shape(build, key)
+    except TypeError:  # it asks for values
+        built = build(key)
+        return eqx.filter_eval_shape(lambda: built)
+
+
 def _built(build: ModelBuilder) -> eqx.Module:
     """The model that is built; of arrays that are trained only the shapes, which takes no time to compile."""
     key = jax.random.key(0)
@@ -83,10 +93,7 @@ def _built(build: ModelBuilder) -> eqx.Module:
         raise FedpriorError(
             f"what builds the model must be a function of a key, and this one is not: {error}"
         ) from error
-    try:
-        built: object = eqx.filter_eval_shape(build, key)
-    except TypeError:  # it asks for values
-        built = build(key)
+    built = outline(build)
     if isinstance(built, eqx.Module) and _shapes(eqx.filter(built, _trainable(built), inverse=True)):
         built = build(key)  # values that are not trained are part of the problem
     if not isinstance(built, eqx.Module):
@@ -123,6 +130,11 @@ class Classifier(Problem):
         check_model(model)
         built = cast(eqx.Module, model) if given else _built(cast(ModelBuilder, model))
         params, self.rest = eqx.partition(built, _trainable(built))
+        if not jax.tree.leaves(params):
+            raise FedpriorError(
+                f"the model {type(built).__name__} has nothing to train; hold its weights as floating-point arrays, "
+                "which are neither Python's own numbers nor wrapped in Frozen"
+            )
         self.start = Vector(params) if given else None
         self.build = None if given else cast(ModelBuilder, model)
         self.n_classes = n_classes

@@ -29,7 +29,7 @@ from fedprior.core.vectors import Vector, row
 from fedprior.data.preparation import Preparation
 from fedprior.errors import FedpriorError, first_line
 from fedprior.models import file
-from fedprior.models.classifier import Classifier, ModelBuilder, check_model, log_probabilities
+from fedprior.models.classifier import Classifier, ModelBuilder, check_model, log_probabilities, outline
 from fedprior.models.file import Built, Header, Name
 from fedprior.records import checkpoint
 
@@ -160,7 +160,7 @@ def load(path: Path | str, model: ModelBuilder | eqx.Module | None = None) -> Pr
     header, arrays = file.read(path)
     build = _builder(path, header, model, arrays)
     try:
-        like = eqx.filter_eval_shape(build, jax.random.key(0))
+        like = outline(build)
     except FedpriorError as error:
         raise FedpriorError(f"cannot build the model of {path}: {error}") from error
     except Exception as error:  # whatever a model's own code raises

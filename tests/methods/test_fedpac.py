@@ -272,3 +272,15 @@ def test_of_thousands_of_small_weights_some_are_kept(clients: int) -> None:
     np.testing.assert_allclose(np.sum(kept, axis=1), 1, rtol=1e-4)
     np.testing.assert_allclose(kept[:2], 1 / clients, rtol=1e-4)
     assert 0.4 * clients < np.sum(kept[2] > 0) < 0.6 * clients
+
+
+@pytest.mark.parametrize("S", [1, 2, 3, 20])
+@pytest.mark.parametrize("apart", [0.0, 1e-6, 1e-4])
+def test_of_clients_that_are_all_alike_weights_are_weights(S: int, apart: float) -> None:
+    """Clients with one and the same sample, V = 0: what tells them apart is lost in the rounding of single precision."""
+    rng = np.random.default_rng(0)
+    for scale in (0.0, 1.0, 1e4):
+        H = scale * rng.normal(size=(1, 3, 50)) * (1 + apart * rng.normal(size=(S, 3, 1)))
+        a = jax.jit(lambda H, V: without_small(combinations(H, V)))(H.astype(np.float32), np.zeros(S, np.float32))
+        np.testing.assert_allclose(np.sum(a, axis=1), 1, rtol=1e-3)
+        assert np.min(a) >= 0

@@ -59,10 +59,13 @@ def combinations(H: Array, V: Array) -> Array:
     """
     flat = H.reshape(len(H), -1)
     Q = flat @ flat.T  # <H_j, H_l>, so that G_i[j, l] = Q_ii - Q_ij - Q_il + Q_jl
+    rounding = (
+        4 * jnp.finfo(Q.dtype).eps * jnp.trace(Q) + 1e-30
+    )  # longer steps, where all clients are alike, blow it up
 
     def step_size(i: Array) -> Array:  # the Frobenius norm bounds the largest eigenvalue
         M = jnp.diag(V) + Q[i, i] - Q[i][None, :] - Q[i][:, None] + Q
-        return 1 / jnp.maximum(jnp.linalg.norm(M), 1e-30)
+        return 1 / jnp.maximum(jnp.linalg.norm(M), rounding)
 
     step = lax.map(step_size, jnp.arange(len(V)))[:, None]
 

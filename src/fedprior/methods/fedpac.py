@@ -59,9 +59,8 @@ def combinations(H: Array, V: Array) -> Array:
     """
     flat = H.reshape(len(H), -1)
     Q = flat @ flat.T  # <H_j, H_l>, so that G_i[j, l] = Q_ii - Q_ij - Q_il + Q_jl
-    rounding = (
-        4 * jnp.finfo(Q.dtype).eps * jnp.trace(Q) + 1e-30
-    )  # longer steps, where all clients are alike, blow it up
+    # Where all clients are alike, M is nothing but the rounding of Q; a step as long as 1 over that would blow it up.
+    rounding = 4 * jnp.finfo(Q.dtype).eps * jnp.trace(Q) + 1e-30
 
     def step_size(i: Array) -> Array:  # the Frobenius norm bounds the largest eigenvalue
         M = jnp.diag(V) + Q[i, i] - Q[i][None, :] - Q[i][:, None] + Q

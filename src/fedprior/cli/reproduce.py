@@ -29,7 +29,8 @@ from fedprior.cli.progress import progress as progress_of
 from fedprior.errors import FedpriorError
 
 if TYPE_CHECKING:
-    from fedprior.reproduce.paper.artefact import Request
+    from fedprior.reproduce.paper.artefact import Artefact, Request
+    from fedprior.reproduce.paper.kept import Kept
     from fedprior.reproduce.paper.tuned import Tuned
     from fedprior.study.cells import Cell, Plan
     from fedprior.study.results import Results
@@ -71,12 +72,14 @@ def reproduce(
     """Reproduce a table or figure of the paper, with the published values beside the measured ones.
 
     What was trained before is used again, whichever table it was trained for:
-    stop at any time and repeat the command. Cells go to OUT/cells, the tables and
-    figures to OUT/NAME, and cells.csv there says how each number was measured.
+    stop at any time and repeat the command. Cells go to OUT/cells, digests of those
+    that are done to OUT/records, which are small and stand in for cells elsewhere; the
+    tables and figures go to OUT/NAME, and cells.csv there says how each number was measured.
     With --tuned, every row of table1 is the best of eight trials on validation samples.
     """
     from fedprior.reproduce.paper import run
     from fedprior.reproduce.paper.artefact import ARTEFACTS, Request, names
+    from fedprior.reproduce.paper.kept import Kept
     from fedprior.reproduce.paper.tuned import Tuned
 
     if name is None:
@@ -103,13 +106,14 @@ def reproduce(
         if not _tune(artefact, request, cells, trials):
             say_stopped(GO_ON)
     studies = artefact.studies(request)
-    planned = run.plan(studies, cells)
+    kept = Kept(folder / "records")
+    planned = run.plan(studies, cells, None if artefact.models else kept)
     _tell_of(run.left_out(studies), request)
     if plan:
         print_plan(planned, GUESSED)
         return
     _mark(folders)
-    results = _train(name, studies, cells, planned, workers)
+    results = _train(artefact, studies, cells, kept, planned, workers)
     if results is None:
         say_stopped(GO_ON)
     for text in results.diverged:
@@ -148,7 +152,9 @@ def _list() -> None:
 _HEAD = ("name", "what it is", "in the paper")
 
 
-def _train(name: str, studies: list[Study], cells: Path, planned: Plan, workers: int) -> Results | None:
+def _train(
+    artefact: Artefact, studies: list[Study], cells: Path, kept: Kept, planned: Plan, workers: int
+) -> Results | None:
     from fedprior.reproduce.paper.run import train
 
     with contextlib.ExitStack() as stack:
@@ -158,7 +164,7 @@ def _train(name: str, studies: list[Study], cells: Path, planned: Plan, workers:
             from fedprior.study.workers import Pool
 
             executor = stack.enter_context(Pool(workers))
-        watcher = Watcher(bars, name, planned)
+        watcher = Watcher(bars, artefact.name, planned)
         return train(
             studies,
             cells,
@@ -167,6 +173,8 @@ def _train(name: str, studies: list[Study], cells: Path, planned: Plan, workers:
             should_stop=should_stop,
             executor=executor,
             command=command_line(),
+            kept=kept,
+            models=artefact.models,
         )
 
 

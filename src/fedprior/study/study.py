@@ -200,16 +200,17 @@ class Study:
         executor: Executor | None = None,
         command: str | None = None,
         models: bool = True,
+        wanted: Callable[[Cell], bool] = lambda cell: True,
     ) -> Results:
         """Run every cell, into ``out/<task>/<row>/<seed>`` if given. Cells that diverge lose no other.
 
         ``executor``: run cells in other processes; then ``out`` is needed, and methods, models and data go by their names.
         ``command``: the command line, which is recorded. ``models``: whether the models are wanted; without them, results
-        hold records only, and the states of cells that are done are not read again.
+        hold records only, and the states of cells that are done are not read again. ``wanted``: which cells to run.
         """
         if resume and overwrite:
             raise FedpriorError("--resume goes on with a run and --overwrite replaces it; choose one of them")
-        cells = self.cells(out)
+        cells = [cell for cell in self.cells(out) if wanted(cell)]
         for cell in cells:  # all of them are checked before the first one runs
             if cell.folder is not None and (run := RunFolder(cell.folder)).exists and not overwrite:
                 run.check_plain()

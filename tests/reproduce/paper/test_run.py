@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,8 +12,10 @@ from fedprior.errors import FedpriorError
 from fedprior.reproduce.paper import run, tasks
 from fedprior.reproduce.paper.numbers import Runs, runs_by_cell
 from fedprior.reproduce.paper.run import train
+from fedprior.study.cells import Cell
 from fedprior.study.results import Lost, Results
 from fedprior.study.study import Study
+from fedprior.study.trial import Trial
 
 
 class Losing:
@@ -24,7 +25,7 @@ class Losing:
         self.how = how
 
     def cells(self, out: Path | None = None) -> list[Any]:
-        return [SimpleNamespace(folder=None) for _ in self.how]
+        return [Cell("toy", "mh", k, cast("Trial", None), None) for k, _ in enumerate(self.how)]
 
     def run(self, out: Path, **options: Any) -> Results:
         return Results([], lost=[Lost("toy", "mh", how, f"mh: {how} {k}") for k, how in enumerate(self.how)])

@@ -98,6 +98,7 @@ class Artefact(ABC):
     name: ClassVar[str]
     about: ClassVar[str]
     where: ClassVar[str]  # in the paper
+    models: ClassVar[bool] = False  # whether the models are needed, and not only what was recorded of them
 
     @abstractmethod
     def studies(self, request: Request) -> list[Study]:

@@ -103,6 +103,7 @@ class Deviation(Artefact):
     name = "deviation"
     about = "the first client's loss on each class against the mean over clients, on the global and its local test"
     where = "figure 3, line 502; appendix, lines 804 and 984"
+    models = True
 
     def studies(self, request: Request) -> list[Study]:
         """The cells of the table of all methods."""
@@ -110,20 +111,19 @@ class Deviation(Artefact):
         return [study for task in tasks for study in request.studies(task, rows)]
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
-        """A figure for each task, a table of means over classes, and all values."""
-        paths, tables, lines = list[Path](), list[Table](), list[tuple[object, ...]]()
-        groups = results.groups()
+        """For each task, in files of its own, a figure, a table of means over classes, and all values."""
+        paths, groups = list[Path](), results.groups()
         for task in self._tasks(request):
             variants = groups.get(task.name, {})
             measured = [measure(row, variants[row.variant]) for row in request.rows_of(ROWS) if row.variant in variants]
             if not measured:
                 continue
-            tables.append(_table(task, measured))
-            lines += [line for m in measured for line in _lines(task, m)]
             stem, text = f"{self.name}-{task.name}", _caption(task, measured)
             paths += write_captioned(folder, stem, draw(task, measured), text, self.name, request)
-        paths += write_tables(folder, self.name, tables)
-        return [*paths, write_values(folder, f"{self.name}-classes", VALUES, lines)]
+            paths += write_tables(folder, stem, [_table(task, measured)])
+            lines = [line for m in measured for line in _lines(task, m)]
+            paths.append(write_values(folder, f"{stem}-classes", VALUES, lines))
+        return paths
 
     def _tasks(self, request: Request) -> list[PaperTask]:
         return request.tasks_of(COLUMNS, quick=("digits-mclr",))

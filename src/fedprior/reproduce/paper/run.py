@@ -2,6 +2,7 @@
 
 OUT/reproduction.json     the layout of the folder
 OUT/cells/<task>/<row>/<seed>
+OUT/records/              digests of the cells that are done (`kept`)
 OUT/<artefact>/           its tables and figures
 OUT/quick/, OUT/tuned/    the same of `--quick` and of `--tuned`, each with a mark of its own
 """
@@ -10,20 +11,23 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fedprior.analysis.grouping import silent
 from fedprior.errors import FedpriorError
 from fedprior.files import read_json, write_text
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import RunRecord, Status
+from fedprior.reproduce.paper.kept import Kept
 from fedprior.reproduce.paper.tasks import SECONDS_PER_GRADIENT
 from fedprior.study.cells import Plan, PlannedCell
 from fedprior.study.program import has_global_model
-from fedprior.study.results import Results
+from fedprior.study.results import Lost, Results
+from fedprior.study.trial import Progress
 
 if TYPE_CHECKING:
     from fedprior.reproduce.paper.artefact import Request
@@ -61,12 +65,16 @@ def mark_folder(out: Path) -> None:
         write_text(out / MARK, json.dumps({"layout": LAYOUT}) + "\n")
 
 
-def plan(studies: Sequence[Study], cells: Path) -> Plan:
+def plan(studies: Sequence[Study], cells: Path, kept: Kept | None = None) -> Plan:
     """All cells, how they stand, and how long they will take: as recorded, or else as guessed from their gradients."""
     found: list[PlannedCell] = []
     for study in studies:
         guesses = {cell[:3]: guess(cell) for cell in study.cells(cells)}
+        done = _by_cell([] if kept is None else kept.matching(study.cells(cells), silent))
         for cell in study.plan(cells).cells:
+            if (record := done.get((cell.task, cell.variant, cell.seed))) is not None:
+                found.append(replace(cell, done=record.round, status=record.status.value, seconds_left=0.0))
+                continue
             seconds = cell.seconds_left
             each = guesses[cell.task, cell.variant, cell.seed]
             if seconds is None and each is not None:
@@ -108,18 +116,41 @@ def train(
     should_stop: Callable[[], bool] = lambda: False,
     executor: Executor | None = None,
     command: str | None = None,
+    kept: Kept | None = None,
+    models: bool = False,
 ) -> Results | None:
-    """Train what is not there yet, and return all records; None if it was stopped. A run that failed makes no table."""
+    """Train what is not there yet, and return all records; None if it was stopped. A run that failed makes no table.
+
+    ``kept``: where digests of what is done are kept; they stand in for cells, unless the ``models`` are wanted too.
+    """
     together = Results([])
     for study in studies:
         if should_stop():
             return None
-        options: dict[str, Any] = {"executor": executor, "command": command, "resume": True, "models": False}
-        results = study.run(cells, watch=watch, warn=warn, should_stop=should_stop, **options)
+        found = [] if kept is None or models else kept.matching(study.cells(cells), warn)
+        elsewhere = _by_cell(found)
+        for cell in study.cells(cells) if found else ():
+            if (record := elsewhere.get(cell[:3])) is not None:
+                over = record.status is Status.DIVERGED
+                watch(cell, None if over else Progress(record.round, record.round, None, 0.0))
+        results = study.run(
+            cells,
+            watch=watch,
+            warn=warn,
+            should_stop=should_stop,
+            executor=executor,
+            command=command,
+            resume=True,
+            models=False,
+            wanted=_but(elsewhere),
+        )
         done = [record for record in results.records if record.status == "finished"]
-        whole = len(done) + len(results.lost) == len(study.cells())
-        together.records += done + _diverged(study, cells)
-        together.lost += results.lost
+        new = done + _diverged(study, cells, elsewhere)
+        if kept is not None:
+            kept.keep(new)
+        whole = len(done) + len(results.lost) + len(found) == len(study.cells())
+        together.records += found + new
+        together.lost += [_lost(record) for record in found if record.status is Status.DIVERGED] + results.lost
         for record in done:
             _keep_newest(RunFolder(Path(record.where)))
         close(study)
@@ -131,9 +162,23 @@ def train(
     return together
 
 
-def _diverged(study: Study, cells: Path) -> list[RunRecord]:
+def _by_cell(records: Iterable[RunRecord]) -> dict[tuple[str, str, int], RunRecord]:
+    return {(record.task, record.variant, record.seed): record for record in records}
+
+
+def _but(elsewhere: Container[tuple[str, str, int]]) -> Callable[[Cell], bool]:
+    return lambda cell: cell[:3] not in elsewhere
+
+
+def _lost(record: RunRecord) -> Lost:
+    text = f"{record.variant} diverged in round {record.round} (seed {record.seed}, {record.where})"
+    return Lost(record.task, record.variant, "diverged", text)
+
+
+def _diverged(study: Study, cells: Path, elsewhere: Container[tuple[str, str, int]]) -> list[RunRecord]:
     """What was recorded of a study's runs that diverged."""
-    runs = [RunFolder(cell.folder) for cell in study.cells(cells) if cell.folder is not None]
+    here = (cell for cell in study.cells(cells) if cell[:3] not in elsewhere)
+    runs = [RunFolder(cell.folder) for cell in here if cell.folder is not None]
     return [run.record() for run in runs if run.exists and run.status[0] is Status.DIVERGED]
 
 

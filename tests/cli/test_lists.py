@@ -20,11 +20,11 @@ def test_tasks() -> None:
     assert all(name in listed for name in task_names())
     assert max(map(len, listed.splitlines())) <= 80
     batch = next(line for line in fedprior("tasks", "digits-mclr").out.splitlines() if "batch" in line)
-    assert "section 5" in batch  # shown although 20 is the default of all tasks
+    assert "section 6" in batch  # shown although 20 is the default of all tasks
     refused(fedprior("tasks", "digits-mlcr"), "did you mean 'digits-mclr'")
     every = json.loads(fedprior("tasks", "--json").out)
     assert list(every) == list(task_names())
-    assert every["digits-mclr"]["why"]["batch"].startswith("paper, section 5")
+    assert every["digits-mclr"]["why"]["batch"].startswith("paper, section 6")
     assert json.loads(fedprior("tasks", "digits-mclr", "--json").out) == every["digits-mclr"]
 
 

@@ -49,7 +49,7 @@ def test_a_client_that_holds_its_own_samples_alone_does_the_same(name: str) -> N
         assert cursor == np.asarray(after.cursor)[i]
 
 
-def test_a_clients_part_knows_neither_server_nor_other_clients() -> None:
+def test_batches_keep_their_order_and_noise_is_new_in_each_round() -> None:
     """Keys are made of seed, round and number: one order of batches for the whole run, and new noise in each round."""
     keys = keys_for(jax.random.key_data(jax.random.key(0)), jnp.int32(2), jnp.int32(1))
     other = keys_for(jax.random.key_data(jax.random.key(0)), jnp.int32(3), jnp.int32(1))

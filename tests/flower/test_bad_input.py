@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,7 +28,7 @@ from fedprior.flower.bookkeeping import Options
 from fedprior.flower.client import client_app
 from fedprior.flower.messages import Receipt
 from fedprior.flower.site import open_site
-from fedprior.flower.spec import SiteSettings
+from fedprior.flower.spec import SiteSettings, open_spec
 from fedprior.records import runs
 from flower.example import CLASSES, NAMES, Deployment, assert_same, at_once, order_of, same_arrays, samples
 
@@ -176,6 +177,8 @@ def test_a_sites_samples_are_checked() -> None:
         ((X, Y[:, None]), r"y must be one value for each sample, and is of shape \(40, 1\)"),
         ((X, [[1], [2, 3]]), "y must be one value for each sample"),
         ((X, Y, IS_TEST[:3]), "is_test has 3 entries"),
+        ((X, Y, np.where(IS_TEST, "test", "train")), "is_test of sample 0 is 'test'; valid: True and False"),
+        ((X, Y, np.where(IS_TEST, np.nan, 0.0)), "is_test of sample 0 is nan; valid: True and False"),
         ((X, Y, np.zeros(40, bool)), "this site has 40 samples, all to train; it needs both"),
         ((X, Y, np.ones(40, bool)), "this site has 40 samples, all to test; it needs both"),
         ((X, [None] * 40), "this site has a label None"),
@@ -185,6 +188,36 @@ def test_a_sites_samples_are_checked() -> None:
     ):
         with pytest.raises(FedpriorError, match=text):
             open_site(given, settings)
+
+
+def test_what_the_sites_have_in_common_is_checked(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path, "local")
+    task = deployment.task.read_text()
+    for change, text in (
+        (("shape = [6]", "shape = [0]"), r"\[sites\] of .*toy\.toml: shape\.0: .*greater than 0 \(given: 0\)"),
+        (('"well"', '"ill"'), "classes: .*two classes look the same in records; each is named once"),
+        (('["ill", "well", "unsure"]', '[1, "1"]'), "classes: .*two classes look the same in records"),
+    ):
+        assert change[0] in task
+        deployment.task.write_text(task.replace(*change))
+        with pytest.raises(FedpriorError, match=text):
+            open_spec(deployment.task)
+
+
+def test_folders_are_found_wherever_a_program_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert client.state_folder({"state-dir": "~/states"}) == tmp_path / "states"
+    assert client.state_folder({"state-dir": "states"}) == tmp_path / "states"
+    with pytest.raises(FedpriorError, match=f"^{tmp_path}/runs/toy/local/0 holds no run to go on with"):
+        Deployment(tmp_path, "local").run(resume=True, out="~/runs")
+
+
+def test_a_damaged_standing_is_told_in_one_line(tmp_path: Path) -> None:
+    about = {"round": 1, "names": ["b"], "sizes": [[]], "absent": {}, "rejected": {}}
+    (tmp_path / "federation.json").write_text(json.dumps(about))
+    with pytest.raises(FedpriorError, match=r"federation\.json is damaged"):
+        look.status_of(tmp_path)
 
 
 def test_options_are_checked() -> None:

@@ -57,6 +57,11 @@ def test_the_global_model_is_the_one_that_was_scored(tmp_path: Path) -> None:
 def test_a_method_without_a_global_model_says_where_models_are(tmp_path: Path) -> None:
     run = Deployment(tmp_path, "local", rounds=1).run()
     refused(fedprior("export", run.path, "-o", tmp_path / "g"), "local has no global model", "state-dir")
+    path = run.path / "config.json"
+    config = json.loads(path.read_text())
+    for deployed in ({"minimum": 1}, {**config["deployed"], "sites": {"shape": [0], "classes": ["ill", "well"]}}):
+        path.write_text(json.dumps({**config, "deployed": deployed}))
+        refused(fedprior("export", run.path, "-o", tmp_path / "g"), "[sites] of the recorded task: ")
 
 
 def test_how_a_deployed_run_stands(tmp_path: Path) -> None:

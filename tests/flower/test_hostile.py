@@ -379,4 +379,4 @@ def test_scores_that_cannot_be_are_found() -> None:
     sums = {"personal": {"accuracy": np.int32(5), "nll": np.float32(2.5)}}
     assert impossible(sums, 5) == ""
     assert impossible(sums, 4) == "the accuracy of its personal model would be 125 %"
-    assert impossible({"global": {"accuracy": np.int32(-1)}}, 4) == "the accuracy of its global model would be 25 %"
+    assert impossible({"global": {"accuracy": np.int32(-1)}}, 4) == "the accuracy of its global model would be -25 %"

@@ -96,6 +96,9 @@ def test_keys_and_certificates_are_looked_at(app: Path, tmp_path: Path, monkeypa
     assert look.check_certificate(authority, None) == f"valid until {until:%Y-%m-%d}"
     with pytest.raises(FedpriorError, match=r"no trusted SuperLink at 127\.0\.0\.1:1"):
         look.check_certificate(authority, "127.0.0.1:1")
+    for odd in ("localhost", "localhost:", ":9443", "localhost:https", "localhost:65536"):
+        with pytest.raises(FedpriorError, match=f"--superlink '{odd}' is not of the form HOST:PORT"):
+            look.check_certificate(authority, odd)
     for days, text in ((-1, "was valid until .* only; renew it"), (1, "is not valid before .* clock right")):
         with pytest.raises(FedpriorError, match=text):
             look.check_certificate(certificate_of(tmp_path / f"{days}.pem", days), None)
@@ -112,7 +115,7 @@ def test_keys_and_certificates_are_looked_at(app: Path, tmp_path: Path, monkeypa
         look.check_key(app / "LICENSE")
 
 
-def test_the_samples_of_a_file(tmp_path: Path) -> None:
+def test_the_samples_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fedprior.flower import samples_from_file
 
     (tmp_path / "a.csv").write_text("x,y,part\n1,ill,train\n2,well,test\n3,ill,train\n4,well,train\n")
@@ -120,6 +123,7 @@ def test_the_samples_of_a_file(tmp_path: Path) -> None:
     assert x.tolist() == [[1.0], [2.0], [3.0], [4.0]]
     assert y.tolist() == ["ill", "well", "ill", "well"]
     assert is_test.tolist() == [False, True, False, False]
-    assert len(samples_from_file(tmp_path / "a.csv", label="y", features=["x"])) == 2
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert len(samples_from_file("~/a.csv", label="y", features=["x"])) == 2
     assert set(CLASSES) >= set(y)
     assert np.isfinite(x).all()

@@ -22,7 +22,7 @@ from fedprior.core.random import Purpose, key_for
 from fedprior.core.vectors import row
 from fedprior.data.view import ClientData
 from fedprior.errors import FedpriorError
-from fedprior.flower.bookkeeping import Options
+from fedprior.flower.bookkeeping import Ledger, Options
 from fedprior.flower.look import status_of
 from fedprior.flower.memory import MemoryGrid, Node, Tamper
 from fedprior.flower.messages import ROUND, Order, Receipt
@@ -32,6 +32,7 @@ from fedprior.flower.server import serve
 from fedprior.flower.spec import open_spec
 from fedprior.flower.state import StateLost, Store
 from fedprior.methods import METHODS
+from fedprior.records import checkpoint
 from fedprior.study.trial import Trial
 from flower.example import NAMES, NOW, Deployment, Stop, assert_ended, killing, order_of, same_arrays, simulated
 
@@ -174,6 +175,9 @@ def test_who_comes_back_for_the_last_scores_is_known(tmp_path: Path) -> None:
     assert_ended(deployment, run, trial, joined(trial, state))
     assert deployment.server(run)[1].rejoined == {NAMES[B]: [3]}
     assert {row.client for row in run.rows("clients.csv") if row.round == 3} == set(NAMES)
+    earlier = checkpoint.read(run.checkpoints[0])  # which may have to be gone back to
+    assert earlier is not None
+    assert deployment.server(run)[1].before == Ledger.from_array(earlier["ledger"]).accepted
 
 
 @pytest.mark.slow

@@ -74,7 +74,8 @@ def _told(error: Exception) -> str:
 
 def state_folder(node_config: Mapping[str, Any]) -> Path:
     """Where a site keeps its states: ``state-dir`` of its node's configuration, or a folder in the home of its user."""
-    return Path(str(node_config.get("state-dir") or Path.home() / ".local" / "state" / "fedprior"))
+    given = node_config.get("state-dir") or Path.home() / ".local" / "state" / "fedprior"
+    return Path(str(given)).expanduser().absolute()
 
 
 class _Sites:

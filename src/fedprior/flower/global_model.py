@@ -38,8 +38,8 @@ def global_predictor(run: RunFolder) -> Predictor:
     if not isinstance(about, dict):
         raise FedpriorError(f"{run.path} is of an older fedprior, which did not record how to build its model again")
     variant = recorded["variant"]
-    if about["own_model"] or variant["method"] not in METHODS:
-        what = "a model" if about["own_model"] else "a method"
+    if about.get("own_model") or variant["method"] not in METHODS:
+        what = "a model" if about.get("own_model") else "a method"
         raise FedpriorError(
             f"{run.path} has {what} of your own, which only your program can build; its arrays are in {run.checkpoints[-1]}"
         )

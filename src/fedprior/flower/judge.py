@@ -52,8 +52,10 @@ def impossible(sums: Sums, samples: int) -> str:
             if METRICS.find(name).info.unit == "%":
                 with np.errstate(all="ignore"):
                     values = score.values(name)
-                if np.any((values < -0.001) | (values > 100.001)):  # not a number: of a class that it has no sample of
-                    return f"the {name} of its {model} model would be {np.nanmax(np.abs(values)):g} %"
+                # not a number: of a class that it has no sample of
+                odd = values[(values < -0.001) | (values > 100.001)]
+                if odd.size:
+                    return f"the {name} of its {model} model would be {odd[0]:g} %"
     return ""
 
 

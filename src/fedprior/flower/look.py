@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import socket
 import ssl
 import stat
@@ -106,6 +107,8 @@ def check_certificate(path: Path, superlink: str | None) -> str:
         return f"valid until {end:%Y-%m-%d}"
     host, _, port = superlink.rpartition(":")
     host = host.strip("[]")  # of an address of version 6
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) >= 2**16:
+        raise FedpriorError(f"--superlink '{superlink}' is not of the form HOST:PORT, such as 127.0.0.1:9443")
     try:
         trusting = ssl.create_default_context(cafile=str(path))
         with (
@@ -138,7 +141,7 @@ def status_of(run: Path) -> dict[str, Any]:
                 for name, sizes in zip(content["names"], content["sizes"], strict=True)
             ],
         }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise FedpriorError(f"{path} is damaged ({first_line(error)})") from error
 
 

@@ -64,7 +64,7 @@ def server_app(task: Path | str, model: ModelBuilder | None = None) -> ServerApp
 def serve(grid: Grid, spec: Spec, options: Options, patience: Patience | None = None) -> RunFolder:
     """Run a federation to its last round."""
     patience = replace(patience or Patience(), deadline=options.deadline)
-    folder = Path(options.out) / spec.file.task.name / Variant.parse(options.row).name / str(options.seed)
+    folder = Path(options.out).expanduser() / spec.file.task.name / Variant.parse(options.row).name / str(options.seed)
     run = RunFolder(folder)
     run.check_plain()
     with hold(folder, patience.handover if options.resume else 0.0):
@@ -161,6 +161,7 @@ class Server:
                     self._save(state)
                 break
             self._require(t, sum(reply.up is not None for reply in replies.values()), len(ids))
+            self.ledger.before = list(self.ledger.accepted)  # not in the last phase, which replaces a checkpoint
             self._accept(replies, t)
             state = merged
             self.run.append([], [], Times(t + 1, round(time.perf_counter() - begun, 6), 0.0))
@@ -268,7 +269,6 @@ class Server:
 
     def _accept(self, replies: dict[str, Reply], t: int) -> bool:
         """Let clients go on from the states that they made; whether any of them came back as a newcomer."""
-        self.ledger.before = list(self.ledger.accepted)
         for name, reply in replies.items():
             if reply.saved is not None:
                 self.ledger.accepted[self.ledger.names.index(name)] = reply.saved

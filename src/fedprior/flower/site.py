@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedprior.data.federation import Samples
-from fedprior.data.given import as_numbers
+from fedprior.data.given import as_flags, as_numbers, require_finite
 from fedprior.data.own_file import from_file
 from fedprior.data.partitions import natural
 from fedprior.errors import FedpriorError, first_line
@@ -38,7 +38,7 @@ def samples_from_file(
 
     Numbers are taken as they are: scale them alike on all sites, or leave them.
     """
-    source = from_file(Path(path), label=label, split=split, features=features)
+    source = from_file(Path(path).expanduser(), label=label, split=split, features=features)
     labels = np.array(source.class_names or range(source.n_classes), object)[source.y]
     return (source.x, labels) if source.is_test is None else (source.x, labels, source.is_test)
 
@@ -55,16 +55,14 @@ def open_site(given: Any, settings: SiteSettings) -> Site:
     samples = as_numbers(x, "x", np.float32)
     if samples.shape[1:] != (shape := tuple(settings.shape)):
         raise Shareable(f"this site's samples are of shape {samples.shape[1:]}, and the federation's of {shape}")
-    if not np.isfinite(samples).all():
-        bad = int(np.flatnonzero(~np.isfinite(samples.reshape(len(samples), -1)).all(1))[0])
-        raise FedpriorError(f"sample {bad} of this site has a value that is not finite; remove or repair it")
+    require_finite(samples, " of this site")
     labels = _numbered(_column(y, "y"), settings)
     if len(labels) != len(samples) or len(samples) < 2:
         raise Shareable(
             f"this site has {len(samples)} samples and {len(labels)} labels; give one for each, and two or more"
         )
     if own is not None:
-        own = _column(own, "is_test").astype(bool)
+        own = as_flags(_column(own, "is_test"), "is_test")
         if len(own) == len(labels) and len(set(own.tolist())) < 2:
             raise Shareable(f"this site has {len(own)} samples, all to {'test' if own[0] else 'train'}; it needs both")
     parts = natural(labels, np.zeros(len(labels), np.int32), is_test=own, test_fraction=0.25)

@@ -49,8 +49,15 @@ SHOWN = 40  # samples of zeros that stand for those that nobody but their owner 
 class SiteSettings(Strict):
     """What every site must have in common."""
 
-    shape: list[int] = pydantic.Field(min_length=1)
+    shape: list[pydantic.PositiveInt] = pydantic.Field(min_length=1)
     classes: list[int | str] = pydantic.Field(min_length=2)
+
+    @pydantic.field_validator("classes")
+    @classmethod
+    def _differ(cls, classes: list[int | str]) -> list[int | str]:
+        if len(set(map(str, classes))) < len(classes):
+            raise ValueError("two classes look the same in records; each is named once")
+        return classes
 
 
 @dataclass(frozen=True)
@@ -106,10 +113,7 @@ class Spec:
 def open_spec(path: Path | str, model: ModelBuilder | None = None) -> Spec:
     """Read a deployed task's file; ``model`` builds a model of the user's own."""
     content = read_toml(Path(path), "task")
-    try:
-        sites = SiteSettings.model_validate(content.pop("sites", {}))
-    except pydantic.ValidationError as error:
-        raise one_line(error, f"[sites] of {path}", SiteSettings.model_fields) from None
+    sites = _site_settings(content.pop("sites", {}), f"[sites] of {path}")
     if found := [key for key in SIMULATED if key in content]:
         raise FedpriorError(
             f"{path}: '{found[0]}' is for simulations; here every site has its own samples, leave it out"
@@ -133,9 +137,16 @@ def open_spec(path: Path | str, model: ModelBuilder | None = None) -> Spec:
 def recorded_spec(config: dict[str, Any]) -> Spec:
     """The spec of a deployed run whose model is a registered one, from its records."""
     run = config["run"]
-    sites = SiteSettings.model_validate(config["deployed"]["sites"])
+    sites = _site_settings(config["deployed"].get("sites"), "[sites] of the recorded task")
     file = parse({**run["task"], **run["protocol"]}, f"task '{run['task']['name']}'")
     return Spec(file, sites, _registered(file, sites), "", _built(file))
+
+
+def _site_settings(given: Any, what: str) -> SiteSettings:
+    try:
+        return SiteSettings.model_validate(given)
+    except pydantic.ValidationError as error:
+        raise one_line(error, what, SiteSettings.model_fields) from None
 
 
 def _built(file: TaskFile) -> Built:

@@ -82,6 +82,30 @@ def test_a_port_that_is_taken_is_a_clear_error(port: int, tmp_path: Path) -> Non
     refused(fedprior("watch", tmp_path / "nowhere" / "runs"), "is no folder, and none will be made there")
 
 
+class Odd:
+    """Whose page is asked for by a browser that goes away, and whose version is out of order."""
+
+    def page(self) -> tuple[str, str]:
+        raise BrokenPipeError("the browser went away")
+
+    def version(self) -> str:
+        raise RuntimeError("out of order")
+
+
+def test_a_browser_that_goes_away_is_not_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    with server(Odd(), 0) as serving:
+        thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        for path in ("/", "/version"):
+            with pytest.raises(http.client.RemoteDisconnected):
+                ask(int(serving.server_address[1]), path)
+        serving.shutdown()
+        thread.join()
+    told = capsys.readouterr().err
+    assert "RuntimeError: out of order" in told
+    assert "went away" not in told
+
+
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:
     code = "import fedprior.cli; fedprior.cli.main()"
     process = subprocess.Popen(

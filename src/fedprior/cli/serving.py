@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
@@ -32,7 +33,7 @@ def server(pages: Pages, port: int) -> ThreadingHTTPServer:
         watched = pages
 
     try:
-        return ThreadingHTTPServer((HOST, port), Handler)
+        return _Server((HOST, port), Handler)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise FedpriorError(f"cannot serve on port {port}: {error.strerror}; choose another with --port") from error
@@ -42,6 +43,15 @@ def server(pages: Pages, port: int) -> ThreadingHTTPServer:
         ) from error
     except OverflowError as error:
         raise FedpriorError(f"there is no port {port}; choose one from 1024 to 65535") from error
+
+
+class _Server(ThreadingHTTPServer):
+    """Says nothing of a browser that goes away before it has its answer."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of whatever else went wrong."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

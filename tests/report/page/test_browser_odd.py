@@ -62,6 +62,14 @@ def test_curves_run_along_rounds_where_a_task_has_recorded_nothing_else(show: Op
     assert page.locator("article:not([hidden]) path.curve").count() == 3
 
 
+def test_intervals_stand_in_one_column(show: Open) -> None:
+    """Whatever stands beside them: the marks of no difference make one vertical line."""
+    page = show(STUDIES["many"]).page
+    assert len({len(row[2]) for row in cells(page, "summary")}) > 2
+    left = "glyphs => glyphs.map(glyph => Math.round(glyph.getBoundingClientRect().left))"
+    assert len(set(page.eval_on_selector_all("table.summary tbody .glyph", left))) == 1
+
+
 def test_names_are_text(show: Open) -> None:
     records = made(("local", f"mh {EVIL}"), 2, names=("a", EVIL, "c"), task=EVIL)
     page = show(records).page

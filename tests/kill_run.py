@@ -74,7 +74,7 @@ def strike(blow: Blow) -> None:
         met += 1
         if met == blow.nth:
             if blow.torn:
-                half = path.with_name(path.name + ".tmp")
+                (half,) = path.parent.glob(f"{path.name}.*.tmp")
                 os.truncate(half, half.stat().st_size // 2)
             for number in blow.signals:
                 os.kill(os.getpid(), number)

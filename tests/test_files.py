@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +38,27 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [(p.name, p.read_text()) for p in path.parent.iterdir()] == [("file", "old")]
     write_text(path, "new")
     assert [(p.name, p.read_text()) for p in path.parent.iterdir()] == [("file", "new")]
+
+
+def test_writers_and_readers_of_one_file_keep_out_of_each_others_way(tmp_path: Path) -> None:
+    """Such as two runs of a study, both of which write its summary."""
+    path, texts = tmp_path / "summary.json", {letter * 200_000 for letter in "ab"}
+    inside = threading.Barrier(2)
+
+    def write(text: str) -> None:
+        for _ in range(5):
+
+            def together(temporary: Path, text: str = text) -> None:
+                inside.wait(10)  # both have begun, and neither is done
+                temporary.write_text(text)
+                inside.wait(10)
+
+            replace_file(path, together)
+            assert path.read_text() in texts
+
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(write, texts))
+    assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
 
 
 def test_where_nobody_may_write_space_is_of_no_use(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -46,14 +47,13 @@ def replace_file(path: Path, write: Callable[[Path], Any], mode: int | None = No
     """Write a file so that it is either the old one or the whole new one: ``write(temporary path)``, sync, rename.
 
     It has the given ``mode``, or that which the system gives to any new file, whatever its writer thinks: safetensors lets
-    nobody else read.
+    nobody else read. Several processes may do so at once: each has a temporary file of its own, and the last one stays.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.unlink(missing_ok=True)  # a link there would be written through
         try:
-            with open(temporary, "xb") as file:
+            with open(temporary, "xb") as file:  # never through a link that somebody has put there
                 if mode is None:
                     mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
                 os.fchmod(file.fileno(), mode)  # before anything is in it

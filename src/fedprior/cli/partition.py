@@ -22,7 +22,6 @@ def partition(
     """Show how a task's data is divided among its clients."""
     from fedprior.data.partitions import split_source, statistics
     from fedprior.errors import unknown
-    from fedprior.files import replace_file
     from fedprior.report.partitions import picture
     from fedprior.report.tables import Table
     from fedprior.study.data_file import open_source
@@ -38,7 +37,7 @@ def partition(
     numbers = statistics(parts, source.n_classes)
     if plot is not None:
         title = f"{file.task.name}, {file.task.partition['kind']}"
-        replace_file(plot, lambda p: picture(parts, source.n_classes, p, title, source.class_names))
+        picture(parts, source.n_classes, plot, title, source.class_names)
     if as_json:
         sys.stdout.write(json.dumps(numbers, indent=1) + "\n")
         return

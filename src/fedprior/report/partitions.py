@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedprior.data.partitions.base import Partition, label_counts, statistics
-from fedprior.errors import FedpriorError
-from fedprior.report.canvas import INK, literal, new_figure
+from fedprior.report.canvas import INK, literal, new_figure, save
 from fedprior.report.words import counted
 
 if TYPE_CHECKING:
@@ -30,13 +29,7 @@ def picture(
     partition: Partition, n_classes: int, path: Path | str, title: str, classes: Sequence[int | str] | None = None
 ) -> None:
     """Save what :func:`draw` draws."""
-    figure = draw(partition, n_classes, title, classes)
-    # A file that is moved into place when it is whole ends in .tmp until then.
-    kind = Path(Path(path).name.removesuffix(".tmp")).suffix.lstrip(".") or "png"
-    try:
-        figure.savefig(path, format=kind, dpi=150)
-    except (OSError, ValueError) as error:
-        raise FedpriorError(f"cannot write the picture {path} ({error}); give a writable path such as p.png") from error
+    save(draw(partition, n_classes, title, classes), Path(path))
 
 
 def draw(partition: Partition, n_classes: int, title: str, classes: Sequence[int | str] | None = None) -> Figure:

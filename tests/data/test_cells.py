@@ -26,6 +26,7 @@ def test_numbers_are_read_to_the_nearest_of_32_bits() -> None:
         ("", "missing"),
         ("  ", "missing"),
         ("NaN", "missing"),
+        ("-nan", "missing"),
         ("1_000", "separated"),
         ("1,5", "separated"),
         ("1'000", "separated"),

@@ -135,6 +135,26 @@ def test_what_is_no_table(text: str | bytes, message: str, tmp_path: Path) -> No
     assert message in refused(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Dose, mg;Age\n1;2\n", ("Dose, mg", "Age")),
+        ('"Dose, mg";"Age, years"\n1;2\n', ("Dose, mg", "Age, years")),
+        ('"a;b",c\n1,2\n', ("a;b", "c")),
+        ("a;b,c,d\n1,2,3\n", ("a;b", "c", "d")),
+        ("alone\n1\n", ("alone",)),
+    ],
+)
+def test_names_of_columns_may_hold_what_separates_others(text: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    assert table(tmp_path, text, Columns()).names == names
+
+
+def test_no_column_is_two_things(tmp_path: Path) -> None:
+    for wanted in (Columns(("a", "y"), ("y",)), Columns(("a", "a")), Columns(("a",), ignore=("a",))):
+        with pytest.raises(FedpriorError, match=r"column '[ay]' of visits.csv is asked for twice"):
+            table(tmp_path, "a,y\n1,2\n", wanted)
+
+
 def test_columns_without_a_name_or_of_one_name_can_be_ignored(tmp_path: Path) -> None:
     """As of pandas, which writes its index into a first column without a name."""
     wanted = Columns(named=("site",), ignore=("", "id"))

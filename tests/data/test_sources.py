@@ -193,6 +193,7 @@ def test_one_or_two_samples_make_a_source(n: int) -> None:
     ("arguments", "message"),
     [
         ({"x": []}, "x is empty"),
+        ({"x": np.zeros((4, 0))}, r"x is empty \(of shape \(4, 0\)\)"),
         ({"x": 1.0}, "x must be an array of numbers"),
         ({"x": [["a"], ["b"]]}, "x must be an array of numbers"),
         ({"x": [[1.0], [1.0, 2.0]]}, "all rows of one length"),

@@ -14,6 +14,9 @@ pytest.importorskip("flwr")
 
 from program import fedprior, refused
 
+from fedprior.errors import FedpriorError
+from fedprior.flower.site import open_site
+from fedprior.flower.spec import SiteSettings
 from flower.certificates import certificate_authority, certificate_of
 from flower.example import CLASSES, samples
 
@@ -88,7 +91,6 @@ def test_a_site_is_checked_before_it_joins(app: Path, tmp_path: Path) -> None:
 def test_keys_and_certificates_are_looked_at(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cryptography.exceptions import UnsupportedAlgorithm
 
-    from fedprior.errors import FedpriorError
     from fedprior.flower import look
 
     authority = certificate_authority(tmp_path / "authority.pem")
@@ -115,6 +117,26 @@ def test_keys_and_certificates_are_looked_at(app: Path, tmp_path: Path, monkeypa
         look.check_key(app / "LICENSE")
 
 
+@pytest.mark.parametrize(
+    ("labels", "numbers"),
+    [
+        (["unknown"] * 4, [2, 2, 2, 2]),  # of one class alone
+        (["1", "2", "1", "2"], [0, 1, 0, 1]),  # which look like numbers here
+        (["2", "unknown", "1"], [1, 2, 0]),  # as many as there are samples
+    ],
+)
+def test_a_site_need_not_have_samples_of_every_class(labels: list[str], numbers: list[int], tmp_path: Path) -> None:
+    from fedprior.flower import samples_from_file
+
+    (tmp_path / "a.csv").write_text("\n".join(["x,y", *(f"{k},{label}" for k, label in enumerate(labels))]))
+    given = samples_from_file(tmp_path / "a.csv", label="y", features=["x"])
+    site = open_site(given, SiteSettings(shape=[1], classes=["1", "2", "unknown"]))
+    seen: dict[float, int] = {}
+    for part, size in zip((site.train, site.test), site.sizes, strict=True):
+        seen |= dict(zip(np.asarray(part.x)[:size, 0].tolist(), np.asarray(part.y)[:size].tolist(), strict=True))
+    assert [seen[k] for k in range(len(labels))] == numbers
+
+
 def test_the_samples_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fedprior.flower import samples_from_file
 
@@ -123,6 +145,8 @@ def test_the_samples_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert x.tolist() == [[1.0], [2.0], [3.0], [4.0]]
     assert y.tolist() == ["ill", "well", "ill", "well"]
     assert is_test.tolist() == [False, True, False, False]
+    with pytest.raises(FedpriorError, match=r"column 'y' of a\.csv is asked for twice"):
+        samples_from_file(tmp_path / "a.csv", label="y", features=["x", "y"])
     monkeypatch.setenv("HOME", str(tmp_path))
     assert len(samples_from_file("~/a.csv", label="y", features=["x"])) == 2
     assert set(CLASSES) >= set(y)

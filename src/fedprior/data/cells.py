@@ -96,6 +96,8 @@ def _fault_of(cell: str) -> str | None:
         return "separated" if _SEPARATED.fullmatch(cell.strip()) else "text"
     if "_" in cell:
         return "separated"
+    if value != value:  # -nan
+        return "missing"
     return None if abs(value) <= _LARGEST else "infinite"
 
 
@@ -116,7 +118,7 @@ def array_numbers(values: npt.NDArray[Any], column: str, faults: Faults) -> npt.
 
 def is_missing(value: object) -> bool:
     """Whether an entry of a column of names stands for none."""
-    return value is None or value != value or (isinstance(value, str) and value.lower() in MISSING)
+    return value is None or value != value or (isinstance(value, str) and value.strip().lower() in MISSING)
 
 
 def whole_or_text(values: Sequence[Any]) -> list[int | str]:
@@ -125,6 +127,7 @@ def whole_or_text(values: Sequence[Any]) -> list[int | str]:
     >>> whole_or_text(["3", "12"]), whole_or_text(["3", "007"]), whole_or_text([1.0, 2.0])
     ([3, 12], ['3', '007'], [1, 2])
     """
+    values = [value.strip() if isinstance(value, str) else value for value in values]
     if all(isinstance(value, str) for value in values):
         return [int(value) for value in values] if all(map(WHOLE.fullmatch, values)) else list(values)
     if all(isinstance(value, int) or (isinstance(value, float) and value.is_integer()) for value in values):

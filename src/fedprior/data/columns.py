@@ -47,6 +47,12 @@ class Columns:
                 raise FedpriorError(
                     f"the name of column {k} of {where}, {name!r}, holds what cannot be printed; rename it"
                 )
+        for name, times in Counter((*(self.features or ()), *dict.fromkeys(self.named), *self.ignore)).items():
+            if times > 1:  # a label among the features would be learnt by heart
+                raise FedpriorError(
+                    f"column '{name}' of {where} is asked for twice (as a feature, label, client or split, or to be "
+                    "ignored); a column can be one of them, once"
+                )
         taken = {*self.named, *self.ignore}
         for name in (*(self.features or ()), *self.named, *self.ignore):
             if name not in names:
@@ -59,9 +65,9 @@ class Columns:
         rest = [name for name in names if name not in features and name not in taken]
         more = rest if self.optional is None else [name for name in rest if name in self.optional]
         kept = [*dict.fromkeys(self.named), *dict.fromkeys(more)]
-        times = Counter(names)
+        count = Counter(names)
         for name in (*features, *kept):
-            if times[name] > 1 or (not name and name not in more):  # what is only kept beside may go without
+            if count[name] > 1 or (not name and name not in more):  # what is only kept beside may go without
                 at = [str(k) for k, other in enumerate(names, start=1) if other == name]
                 raise FedpriorError(
                     f"columns {' and '.join(at)} of {where} are all called '{name}'; rename them, or {self.drop}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,10 +95,14 @@ def _pieces(where: str, reader: Any, width: int) -> Iterator[tuple[list[int], li
 
 
 def _delimiter(path: Path, first: str) -> str:
-    """A tab for .tsv; else the first of comma, semicolon and tab that the line with the columns' names holds."""
+    """A tab for .tsv; else what most often stands between the columns' names: a tab, semicolon or comma, outside quotes.
+
+    Of two that are as frequent, the semicolon goes before the comma, which may be part of a name: Dose, mg;Age.
+    """
     if path.name.lower().endswith((".tsv", ".tsv.gz")):
         return "\t"
-    return next((mark for mark in ",;\t" if mark in first), ",")
+    bare = re.sub(r'"[^"]*"', "", first)
+    return max("\t;,", key=bare.count) if any(mark in bare for mark in "\t;,") else ","
 
 
 @contextmanager

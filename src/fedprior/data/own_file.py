@@ -37,8 +37,12 @@ def from_file(
     split: str | None = None,
     features: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
+    everyones: bool = True,
 ) -> Source:
-    """Read a file by the names of its columns. The fingerprint is of what was read: the file may be moved, or packed."""
+    """Read a file by the names of its columns. The fingerprint is of what was read: the file may be moved, or packed.
+
+    ``everyones``: whether it holds all the data there is, and not one site's, which may well be of a single class.
+    """
     named = tuple(name for name in (label, client, split) if name is not None)
     chosen = None if features is None else tuple(features)
     table = read_table(path, Columns(chosen, named, ignore=tuple(ignore)))
@@ -47,7 +51,7 @@ def from_file(
             _check_whole(table, name, needs)
     source = from_arrays(
         table.x,
-        _labels(table, label),
+        _labels(table, label, everyones),
         None if client is None else np.array(whole_or_text(table.others[client]), object),
         is_test=None if split is None else _is_test(table, split),
         name="file",  # which is part of the fingerprint
@@ -70,15 +74,15 @@ def _check_whole(table: Table, column: str, needs: str) -> None:
         )
 
 
-def _labels(table: Table, column: str) -> npt.NDArray[Any]:
-    """Classes as whole numbers or texts; a quantity, a column of ids or a single class is refused."""
+def _labels(table: Table, column: str, everyones: bool) -> npt.NDArray[Any]:
+    """Classes as whole numbers or texts; a quantity is refused, and of everyone's data a column of ids or a single class."""
     values = _whole_decimals(table, column)
     classes = set(values)
-    if len(classes) == 1:
+    if everyones and len(classes) == 1:
         raise FedpriorError(
             f"column '{column}' of {table.where} holds one class only ({values[0]!r}); there is nothing to tell apart"
         )
-    if len(classes) > max(2, len(values) // 2):
+    if everyones and len(classes) > max(2, len(values) // 2):
         raise FedpriorError(
             f"column '{column}' of {table.where} holds {len(classes):,} different labels in {len(values):,} rows; "
             "name the column of classes as data.label"

@@ -243,8 +243,8 @@ def from_arrays(
     """
     table = None if vectors is None else as_numbers(vectors, "vectors", np.float32)
     samples = as_numbers(x, "x", np.float32 if table is None else np.int32)
-    if not len(samples):
-        raise FedpriorError("x is empty; a source needs at least one sample")
+    if not samples.size:
+        raise FedpriorError(f"x is empty (of shape {samples.shape}); a source needs at least one sample, with features")
     if n_classes is not None and (not _is_whole(n_classes) or n_classes < 1):
         raise FedpriorError(f"n_classes={n_classes!r}; valid: a whole number from 1, or leave it out")
     labels, called = named_labels(y, n_classes)

@@ -38,7 +38,7 @@ def samples_from_file(
 
     Numbers are taken as they are: scale them alike on all sites, or leave them.
     """
-    source = from_file(Path(path).expanduser(), label=label, split=split, features=features)
+    source = from_file(Path(path).expanduser(), label=label, split=split, features=features, everyones=False)
     labels = np.array(source.class_names or range(source.n_classes), object)[source.y]
     return (source.x, labels) if source.is_test is None else (source.x, labels, source.is_test)
 
@@ -83,13 +83,19 @@ def _column(given: Any, what: str) -> np.ndarray:
 
 
 def _numbered(y: np.ndarray, settings: SiteSettings) -> np.ndarray:
-    number = {name: k for k, name in enumerate(settings.classes)}
+    number: dict[int | str, int] = {name: k for k, name in enumerate(settings.classes)}
+    # By their texts, too, which differ: a site whose labels all look like numbers reads 1 where the federation says "1".
+    by_text = {str(name): k for name, k in number.items()}
     labels = y.tolist()
-    if unknown := [label for label in labels if not isinstance(label, str | int | float) or label not in number]:
+    found = [
+        number.get(label, by_text.get(str(label))) if isinstance(label, str | int | float) else None for label in labels
+    ]
+    if None in found:
         raise FedpriorError(
-            f"this site has a label {repr(unknown[0])[:80]}; the federation's are {', '.join(map(repr, number))}"
+            f"this site has a label {repr(labels[found.index(None)])[:80]}; the federation's are "
+            f"{', '.join(map(repr, number))}"
         )
-    return np.array([number[label] for label in labels], np.int32)
+    return np.array(found, np.int32)
 
 
 def _padded(x: np.ndarray, y: np.ndarray) -> Samples:

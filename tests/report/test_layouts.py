@@ -21,9 +21,9 @@ VALUES = {1: 40.0, 2: 60.0, 3: 50.0, 4: 60.0, 5: 55.0}
 WORK = (
     "4",
     "560",
-    "3.92k",
-    "38.5k",
-)  # of COST: 4 clients, 140 gradients each, 7 rounds, 1000 (4 + .5 * 3) numbers a round
+    "2.8k",
+    "27.5k",
+)  # of COST: 4 clients, 140 gradients each, 5 rounds done of 7, 1000 (4 + .5 * 3) numbers a round
 METHODS = ("local", "fedavg", "scaffold", "perfedavg", "pfedme", "pfedme-released", "ditto", "fedamp", "mh-released")
 
 
@@ -77,7 +77,7 @@ def test_settings_of_one_method_are_rows_of_their_own() -> None:
 
 def test_what_a_method_costs_stands_beside_its_numbers() -> None:
     twice = results(cost={**COST, "gradients": 120, "hvps": 20})
-    assert run_table("t", twice).body[0][-5:] == ("4", "480+80h", "3.36k+560h", "38.5k", "5")
+    assert run_table("t", twice).body[0][-5:] == ("4", "480+80h", "2.4k+400h", "27.5k", "5")
     assert "h: Hessian-vector products" in render(run_table("t", twice), "markdown")
     assert "Hessian" not in render(run_table("t", results()), "markdown")
     assert run_table("t", results(cost=None)).body[0][-5:] == (*"----", "5")  # from before it was recorded
@@ -85,7 +85,7 @@ def test_what_a_method_costs_stands_beside_its_numbers() -> None:
     assert run_table("t", before).body[0][-5:] == (*WORK[:3], "-", "5")  # from before the model's size was
     flat = next(csv.DictReader(io.StringIO(render(run_table("t", results()), "csv"))))
     cost = {name: flat[name] for name in ("gradients", "hvps", "forward", "down", "up", "state", "rounds")}
-    assert list(cost.values()) == ["140", "0", "3", "1.0", "0.5", "2.0", "7"]
+    assert list(cost.values()) == ["140", "0", "3", "1.0", "0.5", "2.0", "5"]
     federation = {name: flat[f"federation_{name}"] for name in ("clients", "gradients", "hvps", "numbers")}
     assert list(federation.values()) == ["4", "560", "0", "5500.0"]
 
@@ -102,7 +102,7 @@ def test_rows_say_what_was_changed_for_all() -> None:
 
 def test_a_budget_shows_the_rounds_of_each_method() -> None:
     table = run_table("t", results(protocol={"rounds": 7, "budget": {"gradients": 14000}}))
-    assert table.body[0][-6:] == (*WORK, "7", "5")
+    assert table.body[0][-6:] == (*WORK, "5", "5")
     assert "at 14,000 gradients of a client that trains in every round" in render(table, "markdown")
     total = run_table("t", results(protocol={"rounds": 7, "budget": {"megabytes": 1.5}}))
     assert "at 1.5 megabytes sent" in render(total, "markdown")
@@ -116,7 +116,7 @@ def test_newcomers_are_shown_where_there_are_any() -> None:
     one = [*both_models(VALUES, 33.0), *rows({5: 42.0}, "newcomer"), *rows({5: 41.0}, "newcomer-global")]
     made = summarize({"fedavg": {0: record("fedavg", 0, one), 1: record("fedavg", 1, both_models(VALUES))}})
     table = run_table("t", made)
-    assert table.body[2] == ("fedavg", "newcomer", "42.00", "42.00", "42.00", "-", "4", "560", "1.12k", "11k", "1")
+    assert table.body[2] == ("fedavg", "newcomer", "42.00", "42.00", "42.00", "-", "4", "560", "2.8k", "27.5k", "1")
     assert table.body[3][:3] == ("fedavg", "newcomer-global", "41.00")
     assert any("new global" in line for line in lines_of(table))
     assert "held out of training" in render(table, "latex")
@@ -180,7 +180,7 @@ def test_every_metric_has_its_table() -> None:
     made = summarize({"local": old, "mh": new})
     f1 = run_table("toy", made, metric="macro_f1")
     assert f1.title == "toy: test macro f1, last round"
-    work = ("4", "560", "1.12k", "11k")
+    work = ("4", "560", "1.68k", "16.5k")  # 3 rounds
     assert f1.body == (
         ("local", "personal", "-", "-", "-", "-", *work, "0"),  # a record from before it was measured
         ("mh", "personal", "0.876", "0.876", "0.876", "-", *work, "1"),
@@ -217,7 +217,7 @@ def test_a_metric_per_class_has_a_row_for_each() -> None:
     ]
     lines = [line.split() for line in lines_of(table)]
     assert lines[0] == ["toy:", "test", "class", "accuracy", "in", "percent,", "last", "round"]
-    assert ["dog", "51.00", "51.00", "51.00", "-", "1.12k", "1"] in lines
+    assert ["dog", "51.00", "51.00", "51.00", "-", "560", "1"] in lines
     assert r"mh & personal & cat & 50.00" in render(table, "latex")
     assert r"\begin{tabular}{lllrrrrrr}" in render(table, "latex")
     one = run_table("toy", summarize({"mh": {0: run}}), metric="class_accuracy[dog]")

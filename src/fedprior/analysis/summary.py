@@ -24,7 +24,7 @@ from fedprior.analysis.series import (
     reported,
 )
 from fedprior.errors import FedpriorError, unknown
-from fedprior.records.schema import AVERAGES, NEWCOMERS, MetricInfo
+from fedprior.records.schema import AVERAGES, NEWCOMERS, MetricInfo, RunRecord, Status
 from fedprior.records.spending import BYTES, megabytes_sent, spending
 
 __all__ = [
@@ -85,7 +85,7 @@ def summarize(by_variant: Mapping[str, Seeds]) -> dict[str, Any]:
 def facts(seeds: Seeds) -> dict[str, Any]:
     """What a table says about a variant beside its numbers; the cost of a run from before it was recorded is None."""
     record = next(iter(seeds.values()))
-    run = record.config["run"]
+    run, done = record.config["run"], rounds_done(seeds.values())
     budget = {"budget": run["protocol"]["budget"]} if run["protocol"].get("budget") else {}
     cost = record.config.get("cost")
     spent = None if cost is None else dataclasses.asdict(spending(cost, run["protocol"]["aggregated"]))
@@ -97,15 +97,24 @@ def facts(seeds: Seeds) -> dict[str, Any]:
         "cost": cost,
         "round_takes": spent,
         "model_megabytes": None if not cost or cost.get("parameters") is None else cost["parameters"] * BYTES / 1e6,
-        "megabytes_sent": None if cost is None else megabytes_sent(cost, run["protocol"]["aggregated"], record.round),
+        "megabytes_sent": None if cost is None else megabytes_sent(cost, run["protocol"]["aggregated"], done),
         "seconds": over_seeds(seconds) if seconds else None,
-        "rounds": run["protocol"]["rounds"],
+        "rounds": done,
         **budget,
         "measured": {
             name: {"unit": info.unit, "better": info.better, "per_class": info.per_class, "about": info.about}
             for name, info in measured.items()
         },
     }
+
+
+def rounds_done(records: Iterable[RunRecord]) -> int:
+    """The most rounds that any of some runs has done: what they cost is what they have spent, and not what was planned."""
+    runs = list(records)
+    done = [run.round for run in runs]
+    if any(run.status is Status.RUNNING for run in runs):  # its status is as of its last change
+        done += [row.round for run in runs for row in run.rows]
+    return max(done)
 
 
 def _one_model(seeds: Seeds) -> list[str]:

@@ -12,7 +12,7 @@ from fedprior.analysis.grouping import Seeds, Warn, group, is_cell, method_of, s
 from fedprior.analysis.series import curve_over_seeds
 from fedprior.analysis.summary import facts
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import AVERAGES, ClientId, MetricInfo, RunRecord, Status
+from fedprior.records.schema import AVERAGES, ClientId, MetricInfo, RunRecord
 from fedprior.records.spending import BYTES, HVP
 from fedprior.records.thinning import thinned_words
 from fedprior.report.page.blocks import MODELS, Block, Reading, blocks_of, measured, reading
@@ -154,9 +154,7 @@ def _samples(blocks: Mapping[tuple[str, str, str], Block], task: str) -> dict[Cl
 
 def _method(variant: str, seeds: Seeds) -> Method:
     about, runs = facts(seeds), tuple(seeds.values())
-    takes, done = about["round_takes"], max(run.round for run in runs)
-    if any(run.status is Status.RUNNING for run in runs):  # its status is as of its last change
-        done = max([done, *(row.round for run in runs for row in run.rows)])
+    takes, done = about["round_takes"], about["rounds"]
     seconds, sent = about["seconds"], takes["numbers"] if takes else None
     spent = Spent(
         done,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.extend.core
 import numpy as np
 import torch
 import torch_reference as reference
@@ -29,7 +30,7 @@ def _of_equation(equation: Any) -> int:
         return 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(left[axis] for axis in contracted)
     if name == "conv_general_dilated":
         raise SystemExit("a convolution: count its flops here before trusting the share")
-    inner = sum(_of(part) for part in jax.core.jaxprs_in_params(equation.params))
+    inner = sum(_of(part) for part in jax.extend.core.jaxprs_in_params(equation.params))
     if name == "while" and inner:
         raise SystemExit("a matrix product in a loop of unknown length: count it here before trusting the share")
     return inner * equation.params.get("length", 1)

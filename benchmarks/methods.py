@@ -53,9 +53,8 @@ def federation(clients: int, samples: int = 440) -> Federation:
 
 def engine(name: str, data: Federation, aggregated: int | None = None) -> Engine:
     problem = Classifier(lambda key: models.build("dnn", {}, (784,), 10, None, key), 10)
-    return Engine(
-        problem, make(name).algorithm(), data, aggregated=aggregated
-    )  # by default everyone trains, in either mode
+    # Without `aggregated`, every client trains, in either mode.
+    return Engine(problem, make(name).algorithm(), data, aggregated=aggregated)
 
 
 def rounds(e: Engine, state: State, count: int = 1) -> tuple[State, float]:

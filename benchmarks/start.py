@@ -2,7 +2,7 @@
 
     python benchmarks/start.py                          # everything but `-m all`; one JSON object on stdout
     python benchmarks/start.py --all                    # `run digits-dnn -m all` instead: some minutes
-    python benchmarks/start.py --only methods run       # some of the commands
+    python benchmarks/start.py --only methods run       # some of the commands; `table` needs `run`, which is added
 
 Every command runs in a process of its own, first with an empty cache folder (``cold``) and then with what that left there
 (``warm``): decoded data, counted costs, and JAX's compiled programs. ``ratio`` is the time of a whole process over that of
@@ -173,10 +173,10 @@ def main() -> None:
         bench = Bench(Path(folder))
         bench.import_jax()  # from the disk into memory: it does not count
         bench.jax_seconds.clear()
-        chosen = ALL if options.all else {name: arguments for name, arguments in RUNS.items() if name in options.only}
+        needed = {*options.only, *(["run"] if "table" in options.only else [])}  # a table is that of its runs
+        chosen = ALL if options.all else {name: arguments for name, arguments in RUNS.items() if name in needed}
         found = {name: bench.run(name, arguments) for name, arguments in chosen.items()}
         if not options.all:
-            (bench.folder / "runs").mkdir(exist_ok=True)
             found |= {name: bench.looking(name, said) for name, said in LOOKING.items() if name in options.only}
         reference = statistics.median(bench.jax_seconds)
         for of in found.values():

@@ -1,12 +1,12 @@
 """What the reproduced runs say of the paper's claims: every row of a task against Local and against pFedMe, seed by seed.
 
-    python experiments/verdict.py docs/reproduction/records --tasks mnist-mclr-released fmnist-mclr
-    python experiments/verdict.py docs/reproduction/records --against mh-released
+    python experiments/verdict.py reproduction/records --tasks mnist-mclr-released fmnist-mclr
+    python experiments/verdict.py reproduction/records --against mh-released
 
-Reads the digests that `fedprior reproduce` keeps and prints markdown: own test samples, weighted by samples. `last` is the
-last round, `flattery` by how much the best round on test exceeds it, and the columns that name a row are differences at the
-last round: their mean over the seeds that both have and Student's 95 % interval. `equal gradients`: the accuracy when the
-federation has taken as many gradients as the cheapest row takes in its whole run.
+Reads the digests that `fedprior reproduce` keeps in OUT/records and prints markdown: own test samples, weighted by samples.
+`last` is the last round, `flattery` by how much the best round on test exceeds it, and the columns that name a row are
+differences at the last round: their mean over the seeds that both have and Student's 95 % interval. `equal gradients`: the
+accuracy when the federation has taken as many gradients as the cheapest row takes in its whole run.
 """
 
 from __future__ import annotations

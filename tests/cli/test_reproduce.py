@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from program import contents, fedprior, refused
 
+from fedprior.cli.reproduce import Watcher
 from fedprior.reproduce.paper.artefact import ARTEFACTS
+from fedprior.reproduce.paper.tuned import Tuned
+from fedprior.study.cells import Cell, Plan, PlannedCell
 
 ONE = ("reproduce", "aggregation", "--quick", "--tasks", "digits-mclr", "--seeds", "1", "--rounds", "2")
 TRAINED = ("table1", "ablation", "aggregation", "heterogeneity", "robustness")
@@ -74,6 +80,43 @@ def test_nothing_is_trained_twice_and_the_tables_are_the_same(made: Path) -> Non
     assert again.code == 0, again.err
     assert contents(made / "aggregation") == before
     assert contents(made / "cells") == runs  # not even opened for writing
+
+
+def test_the_records_alone_are_enough_elsewhere(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "records", tmp_path / "quick" / "records")
+    elsewhere = fedprior(*ONE, "--out", tmp_path)
+    assert elsewhere.code == 0, elsewhere.err
+    assert contents(tmp_path / "quick" / "aggregation") == contents(made / "aggregation")
+    assert not (tmp_path / "quick" / "cells").exists()
+
+
+@pytest.mark.parametrize("status", ["diverged", "running"])
+def test_a_cell_that_is_lost_is_called_what_it_is(status: str, tmp_path: Path) -> None:
+    shown: list[str] = []
+    bars = SimpleNamespace(add_task=lambda *_, **__: 0, update=lambda *_, remark, **__: shown.append(remark))
+    (tmp_path / "status.json").write_text(json.dumps({"status": status, "round": 1}))
+    trial: Any = SimpleNamespace(program=SimpleNamespace(rounds=2))
+    Watcher(cast("Any", bars), "table1", Plan(())).watch(Cell("digits", "mh", 0, trial, tmp_path), None)
+    assert shown[0].startswith(f"digits, mh, seed 0: {'diverged' if status == 'diverged' else 'failed'}, ")
+
+
+@pytest.mark.parametrize("status", ["running", "finished"])
+def test_a_plan_of_the_tuned_table_goes_on_with_no_trial(
+    status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial that was killed just before its end has no time left, and yet is not done."""
+    trial = PlannedCell("digits-mclr", "local alpha=0.1", 0, 2, 2, status, 0.0)
+    monkeypatch.setattr(Tuned, "plan", lambda *_: Plan((trial,)))
+    asked: list[object] = []
+
+    def stopped(*_: object, **__: object) -> bool:
+        asked.append(_)
+        return False
+
+    monkeypatch.setattr(Tuned, "prepare", stopped)
+    planned = fedprior("reproduce", "table1", "--tuned", "--quick", "--plan", "--out", tmp_path / "out", columns=200)
+    assert (planned.code, len(asked)) == ((0, 0) if status == "running" else (130, 1))
+    assert ("every row is trained at what did best" in planned.err) == (status == "running")
 
 
 def test_a_finished_cell_keeps_one_state(made: Path) -> None:

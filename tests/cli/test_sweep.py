@@ -93,6 +93,7 @@ def test_grids_that_make_no_sense(tmp_path: Path) -> None:
     refused(fedprior("sweep", "digits-mclr"), "--method")
     refused(fedprior("sweep", "digits-mclr", "-m", "fedavgg"), "did you mean 'fedavg'?")
     refused(sweep("--grid", "alpha=0.1", "--set", "validation=0.001"), "validation = 0.001 leaves no client")
+    refused(sweep("--set", "validation=0"), "validation = 0: a sweep chooses on validation samples", "validation=0.2")
     idle = ("sweep", "digits-mclr", "-m", "lg", "--grid", "eta=0.01,0.1", "--out", tmp_path / "out")
     refused(fedprior(*idle), "--grid eta: eta needs a mean with memory, so that all its values would do the same")
     assert not (tmp_path / "out").exists()

@@ -11,6 +11,8 @@ import fedprior as fp
 from fedprior.errors import FedpriorError
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import RunRecord
+from fedprior.study.cells import Cell
+from fedprior.study.trial import Progress
 from study.small import small_task
 
 ROWS: dict[str, dict[str, Any]] = {
@@ -61,3 +63,16 @@ def test_without_models_a_finished_cell_is_not_opened(tmp_path: Path) -> None:
         .run(tmp_path, resume=True, models=False)
         .diverged
     )
+
+
+def test_without_models_too_overwriting_begins_anew(tmp_path: Path) -> None:
+    study = fp.Study(small_task(rounds=2), ["fedavg:R=1"], local=False)
+    study.run(tmp_path, models=False)
+    told: list[int] = []
+
+    def watch(cell: Cell, progress: Progress | None) -> None:
+        assert progress is not None
+        told.append(progress.round)
+
+    study.run(tmp_path, overwrite=True, models=False, watch=watch)
+    assert told == [0, 1, 2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -9,14 +11,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from program import fedprior
 
 import fedprior as fp
 from fedprior import methods
 from fedprior.errors import FedpriorError
 from fedprior.methods import METHODS
 from fedprior.study.assignment import format_value, parse_assignment
+from fedprior.study.file import read_study
 from fedprior.study.program import method_for
 from fedprior.study.settings import (
+    BESIDE,
     Protocol,
     TaskFile,
     TaskSettings,
@@ -29,6 +34,7 @@ from fedprior.study.settings import (
 from fedprior.study.study import Study
 from fedprior.study.task import open_task
 from fedprior.study.variant import Variant
+from study.small import small_task
 
 MINE: dict[str, Any] = {
     "name": "mine",
@@ -173,6 +179,7 @@ def test_an_old_key_is_refused_with_its_new_name(use: Any) -> None:
         ({"weights": "size"}, "weights: input should be 'samples' or 'uniform'"),
         ({"pooled": "always"}, "pooled: input should be 'last', 'every' or 'never'"),
         ({"name": "a/b"}, "name: string should match"),
+        ({"name": "\u6570" * 41}, "name: .* use 1 to 120 characters, of which accented letters and"),
         ({"data": {}}, "'data.source' is missing"),
         (
             {"data": {"source": "digits", "sauce": 1}},
@@ -212,6 +219,7 @@ def test_a_protocol_changes_in_parts_and_has_one_length() -> None:
         lambda: change_protocol(changed, {"rounds": 3}, "'x'"),
         lambda: read("digits-mclr", {"rounds": 3, "budget.gradients": 100}),
         lambda: fp.task("digits-mclr", rounds=3, budget={"gradients": 100}),
+        lambda: read({**MINE, "budget": {"gradients": 100}}, {"rounds": 3}),
     ):
         with pytest.raises(FedpriorError, match="rounds and budget both say how long to run; choose one of them"):
             refused()
@@ -237,3 +245,21 @@ def test_settings_are_immutable_and_plain_data_gives_them_back() -> None:
     assert file == TaskFile(TaskSettings.model_validate(MINE), Protocol(rounds=4), {"lam": 2.0}, {"rounds": "enough"})
     assert parse(file.plain(), "mine") == file
     assert read_task("digits-mclr")["name"] == "digits-mclr"
+
+
+# -- what a study has beside its settings ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", sorted(BESIDE))
+def test_settings_called_like_a_parameter_of_a_study_are_refused(key: str, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(f'tasks = ["digits-mclr"]\nvariants.local = {{}}\nsettings.{key} = ["mh"]')
+    message = f"^'{key}' is no setting; {re.escape(BESIDE[key])}$"
+    with pytest.raises(FedpriorError, match=message):
+        read_study(tmp_path / "x.toml")
+    assert fedprior("run", "digits-mclr", "--set", f"{key}=3").err == f"error: '{key}' is no setting; {BESIDE[key]}\n"
+
+
+def test_the_parameters_of_a_study_are_known() -> None:
+    assert {*inspect.signature(Study.__init__).parameters} - {"settings"} == {*BESIDE}
+    with pytest.raises(FedpriorError, match="'local' is no setting; give --local or --no-local"):
+        fp.run(small_task(), "fedavg", local=False)

@@ -13,7 +13,7 @@ from program import contents, fedprior, kept
 
 import fedprior as fp
 from fedprior.engine.cost import Cost
-from fedprior.methods import make
+from fedprior.methods import keys, make
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import Status
 from fedprior.report.tables import render
@@ -255,6 +255,18 @@ def test_a_method_and_its_name_are_the_same_or_are_told_apart() -> None:
     (by_name,), (given,) = fp.run(task, "mh"), fp.run(task, fp.make("mh", R=2, alpha=0.05, alpha_m=0.05))
     assert (given.name, given.accuracy()) == (by_name.name, by_name.accuracy()) == ("mh", by_name.accuracy())
     assert given.record.config["run"]["variant"] == by_name.record.config["run"]["variant"]
+
+
+@pytest.mark.parametrize(("name", "default"), [("mh", None), ("pfedme", "theta")])
+def test_defaults_that_are_no_numbers_are_told(name: str, default: str | None) -> None:
+    task = fp.task("digits-mclr", start="w")
+    given = fp.make(
+        name, **{key: value for key, value in task.defaults.items() if key in keys(name) and key != "start"}
+    )
+    with pytest.raises(
+        fp.FedpriorError, match=f"has start = {default!r}, its default, .* has 'w'; .*start={default!r}"
+    ):
+        fp.run(task, given)
 
 
 def test_a_step_of_fine_tuning_without_fine_tuning_is_told() -> None:

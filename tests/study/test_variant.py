@@ -10,7 +10,8 @@ import pytest
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
 from fedprior.priors.means import find_mean
-from fedprior.study.variant import LONGEST, Variant, check_name, check_names
+from fedprior.study.settings import LONGEST
+from fedprior.study.variant import Variant, check_name, check_names
 
 
 @pytest.mark.parametrize(
@@ -85,15 +86,21 @@ def test_a_row_is_named_by_what_it_changes_or_by_its_user() -> None:
 UNSAFE = r'. .. a/b a\b a:b a* a? a"b <a a> a|b .a a. sweep Sweep summary.json curves.png CON nul'
 
 
-@pytest.mark.parametrize("name", [*UNSAFE.split(), "", " ", " a", "a ", "a\n", "a\0", "x" * (LONGEST + 1)])
+@pytest.mark.parametrize(
+    "name", [*UNSAFE.split(), "", " ", " a", "a ", "a\n", "a\0", "x" * (LONGEST + 1), "\u6570" * (LONGEST // 3 + 1)]
+)
 def test_unsafe_names_are_refused(name: str) -> None:
-    with pytest.raises(FedpriorError, match="cannot name a row, since it also names a folder: use 1 to 120 characters"):
+    with pytest.raises(
+        FedpriorError, match="cannot name a row, since it also names a folder: use 1 to 120 characters,"
+    ):
         check_name(name)
     with pytest.raises(FedpriorError, match="cannot name a row"):
         Variant.of("mh", name=name)
 
 
-@pytest.mark.parametrize("name", ["mh+AM", "mh S=50", "pFedBreD (mh), λ = 15", "a.b", "x" * LONGEST])
+@pytest.mark.parametrize(
+    "name", ["mh+AM", "mh S=50", "pFedBreD (mh), λ = 15", "a.b", "x" * LONGEST, "\u6570" * (LONGEST // 3)]
+)
 def test_safe_names(name: str) -> None:
     assert check_name(name) == name
 

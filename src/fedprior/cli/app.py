@@ -42,7 +42,9 @@ Settings = Annotated[
 ]
 Metric = Annotated[
     str,
-    typer.Option(help="What is reported: accuracy, nll, macro_f1, class_accuracy or another; a wrong name lists all."),
+    typer.Option(
+        help="What is reported: accuracy, nll, macro_f1, class_accuracy or another; an unknown name prints the valid ones."
+    ),
 ]
 RoundChoice = Annotated[str, typer.Option("--round", help="Which round is reported: last, last10, validation or best.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object on stdout.")]

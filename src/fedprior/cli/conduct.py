@@ -77,7 +77,7 @@ def conduct(
 
 
 def how_to_go_on(options: dict[str, Any]) -> str:
-    """What a command that was stopped goes on by."""
+    """How to continue a command that was stopped."""
     instead = " in place of --overwrite" if options["overwrite"] else ""
     return f"the same command with --resume{instead} goes on from here"
 

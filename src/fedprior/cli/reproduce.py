@@ -47,13 +47,14 @@ def reproduce(
         str | None, typer.Argument(metavar="NAME", help="A table or figure of the paper; without it, they are listed.")
     ] = None,
     tasks: Annotated[
-        list[str] | None, typer.Option(help="Only these tasks, with commas or several times; a wrong name lists all.")
+        list[str] | None,
+        typer.Option(help="Only these tasks, with commas or several times; an unknown name prints the valid ones."),
     ] = None,
     methods: Annotated[
         list[str] | None,
         typer.Option(
             help="Only the rows of these methods, and Local: mh-released is the row that tables call mh, and mh the same in "
-            "the paper's order of steps; a wrong name lists all."
+            "the paper's order of steps; an unknown name prints the valid ones."
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs per row: seeds 0, 1, ... (default: each task's).")] = None,
@@ -64,7 +65,7 @@ def reproduce(
     ] = False,
     out: Annotated[Path, typer.Option("--out", help="Where records, tables and figures go.")] = Path("reproduction"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what is there; it does so without being told.")
+        bool, typer.Option("--resume", help="Accepted, but not needed: this command always goes on with what is there.")
     ] = True,
     plan: PlanOnly = False,
     workers: Workers = 1,
@@ -74,9 +75,10 @@ def reproduce(
     What was trained before is used again, whichever table it was trained for:
     stop at any time and repeat the command. Cells go to OUT/cells, digests of those
     that are done to OUT/records, which are small and stand in for cells elsewhere; the
-    tables and figures go to OUT/NAME, and cells.csv there says how each number was measured.
+    tables and figures go to OUT/NAME, beside CSV files of the numbers in them.
     With --tuned, every row of table1 is the best of eight trials on validation samples.
     """
+    from fedprior.records.schema import Status
     from fedprior.reproduce.paper import run
     from fedprior.reproduce.paper.artefact import ARTEFACTS, Request, names
     from fedprior.reproduce.paper.kept import Kept
@@ -97,7 +99,9 @@ def reproduce(
         artefact = Tuned()
         trials = artefact.plan(request, cells)
         _tell_of(artefact.left_out, request)
-        if plan and trials.seconds_left != 0:
+        # One that was killed just before its end has no time left, and yet would be run.
+        ended = all(cell.status in (Status.FINISHED, Status.DIVERGED) for cell in trials.cells)
+        if plan and (trials.seconds_left != 0 or not ended):
             print_plan(trials, GUESSED)
             tell("then", "blue", "every row is trained at what did best on validation samples")
             return
@@ -106,7 +110,7 @@ def reproduce(
         if not _tune(artefact, request, cells, trials):
             say_stopped(GO_ON)
     studies = artefact.studies(request)
-    kept = Kept(folder / "records")
+    kept = Kept(folder / run.RECORDS)
     planned = run.plan(studies, cells, None if artefact.models else kept)
     _tell_of(run.left_out(studies), request)
     if plan:
@@ -200,7 +204,7 @@ class Watcher:
         at = rounds if progress is None else progress.round
         self._done[key] = (at - first) / (rounds - first) if first < rounds else 1.0
         if progress is None:
-            words = ["diverged"]
+            words = [cell.ended]
         else:
             words = [f"{at} of {rounds}", *([] if progress.accuracy is None else [f"{progress.accuracy:.2f} %"])]
         remark = ", ".join([f"{cell}: {words[0]}", *words[1:], self.left()])

@@ -95,6 +95,7 @@ def run(
     if "rounds" in chosen and any(key.startswith("budget") for key in chosen):
         raise FedpriorError("rounds and budget both say how long to run; choose one of them")
     from fedprior.methods import METHODS
+    from fedprior.study.settings import keywords
     from fedprior.study.study import Study
     from fedprior.study.variant import Variant
 
@@ -104,7 +105,8 @@ def run(
     rows = [*given, *(Variant.of(name) for name in every)]
     if local and all(row.method_name != "local" for row in rows):
         rows, every = [Variant.of("local"), *rows], [*every, "local"]
-    study = Study(task, rows, seeds=seeds, local=False, optional=every, **measuring(metric, chosen))
+    chosen = keywords(measuring(metric, chosen))
+    study = Study(task, rows, seeds=seeds, local=False, optional=every, **chosen)
     options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
     conduct(
         study, folder, metric=metric, plan=plan, workers=workers, as_json=as_json, events=tensorboard, options=options

@@ -21,7 +21,10 @@ def runs(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Runs at or below this folder.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each run, as a list.")] = False,
 ) -> None:
-    """List runs: finished, running (by whom), stopped, interrupted (its process ended without a word), diverged, damaged."""
+    """List runs: finished, running (by whom), stopped, diverged, damaged, or interrupted.
+
+    Of an interrupted run, the process ended without recording why.
+    """
     from fedprior.records.runs import find_runs
     from fedprior.report.tables import Table
 

@@ -15,7 +15,10 @@ from fedprior.errors import FedpriorError, unknown
 
 Rows = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME,...", help="Only these rows, in this order; a wrong name lists all. May be repeated."),
+    typer.Option(
+        metavar="NAME,...",
+        help="Only these rows, in this order; an unknown name prints the valid ones. May be repeated.",
+    ),
 ]
 
 
@@ -27,7 +30,7 @@ def table(
     metric: Metric = "accuracy",
     rows: Rows = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Only these columns; a wrong name lists all.")
+        str | None, typer.Option(metavar="NAME,...", help="Only these columns; an unknown name prints the valid ones.")
     ] = None,
     tasks: Annotated[
         bool, typer.Option("--tasks", help="One table of rows against tasks, with their average.")

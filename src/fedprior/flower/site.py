@@ -86,8 +86,8 @@ def _numbered(y: np.ndarray, settings: SiteSettings) -> np.ndarray:
     number: dict[int | str, int] = {name: k for k, name in enumerate(settings.classes)}
     # By their texts, too, which differ: a site whose labels all look like numbers reads 1 where the federation says "1".
     by_text = {str(name): k for name, k in number.items()}
-    labels = y.tolist()
-    found = [
+    labels: list[Any] = y.tolist()
+    found: list[Any] = [
         number.get(label, by_text.get(str(label))) if isinstance(label, str | int | float) else None for label in labels
     ]
     if None in found:

@@ -139,8 +139,8 @@ class Plan:
     drift: Iterable[int] = (4000, 8000, 16000, 32000, 64000, 128000)
     clients: Iterable[int] = (8, 16, 32, 64, 128)
     chosen: Iterable[int] = (1, 2, 4, 8, 16)  # S of N = 32
-    rounds: int = 1000  # where N and S vary, which is cheap, so that
-    more: int = 4  # times as many seeds are run there
+    rounds: int = 1000  # rounds where N and S vary
+    more: int = 4  # times as many seeds there, since those runs are cheap
     betas: Iterable[float] = (1.0, 2.0, 4.0, 8.0, 16.0)
 
 

@@ -33,7 +33,7 @@ class Cell(NamedTuple):
 
     @property
     def ended(self) -> str:
-        """How a cell of which nothing more comes is told: diverged, as its records say, or failed."""
+        """How a cell that will not go on is reported: diverged, as its records say, or failed."""
         try:
             diverged = self.folder is None or RunFolder(self.folder).status[0] is Status.DIVERGED
         except FedpriorError:

@@ -30,7 +30,7 @@ def with_path(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def with_partition(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's content with the partition that the columns of its file suggest; for when all of them are known."""
+    """A task's content with the partition that the columns of its file suggest; call it once all columns are known."""
     data, partition = content.get("data"), content.get("partition", {})
     if not isinstance(data, Mapping) or not isinstance(data.get("file"), str) or not data["file"]:
         return dict(content)

@@ -9,7 +9,7 @@ from typing import Any
 import pydantic
 
 from fedprior.errors import one_line
-from fedprior.study.settings import Strict, read_toml
+from fedprior.study.settings import Strict, keywords, read_toml
 from fedprior.study.study import Study
 
 
@@ -40,7 +40,7 @@ def read_study(path: Path | str, *, seeds: int | None = None, changes: Mapping[s
         study.variants,
         seeds=study.seeds if seeds is None else seeds,
         local=study.local,
-        **{**_flat(study.settings), **(changes or {})},
+        **keywords({**_flat(study.settings), **(changes or {})}),
     )
 
 

@@ -60,9 +60,9 @@ def _check_given(task: Task, method: Method) -> None:
         )
         if value == default != getattr(usual, key):
             raise FedpriorError(
-                f"the given {type(method).__name__} has {key} = {value:g}, its default, where task '{task.name}' has "
-                f"{getattr(usual, key):g}; give the method by its name, '{name}', which takes the task's settings, with "
-                f"what you change: fp.Variant.of('{name}', {key}={value:g})"
+                f"the given {type(method).__name__} has {key} = {value!r}, its default, where task '{task.name}' has "
+                f"{getattr(usual, key)!r}; give the method by its name, '{name}', which takes the task's settings, with "
+                f"what you change: fp.Variant.of('{name}', {key}={value!r})"
             )
 
 

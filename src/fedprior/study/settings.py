@@ -24,7 +24,14 @@ from fedprior.study.assignment import ALIASES, RENAMED, assign, native
 from fedprior.study.data_file import check_data, with_partition, with_path
 
 MOST_TOML = 2**20  # bytes
+LONGEST = 120  # bytes in the name of a folder, to which endings are added; file systems take 255
+LENGTHS = f"1 to {LONGEST} characters, of which accented letters and those of other scripts count 2 to 4 times"
 DEEP_KEY = re.compile(r"^[ \t]*\[{0,2}(?:[^.,=\n]*\.){100}", re.MULTILINE)
+
+
+def is_long(name: str) -> bool:
+    """Whether a name takes too many bytes to be a folder's."""
+    return len(name.encode(errors="surrogatepass")) > LONGEST
 
 
 class Strict(pydantic.BaseModel):
@@ -62,6 +69,13 @@ class TaskSettings(Strict):
     model: dict[str, Any]
     validation: float = pydantic.Field(0.0, ge=0, lt=1)  # part of each client's training samples
     new_clients: float = pydantic.Field(0.0, ge=0, lt=1)  # part of the clients, who join only after training
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def _short(cls, name: str) -> str:
+        if is_long(name):
+            raise ValueError(f"it names a folder: use {LENGTHS}")
+        return name
 
 
 class Budget(Strict):
@@ -111,7 +125,7 @@ class Protocol(Strict):
 
     @property
     def unsaid(self) -> set[str]:
-        """What is not recorded where it is off: runs of before it was there are the same."""
+        """Left out of the record while off, so that runs from before the setting existed still match."""
         return set() if self.score_fine_tuned else {"score_fine_tuned"}
 
 
@@ -180,12 +194,36 @@ def change_protocol(protocol: Protocol, changes: Mapping[str, Any], what: str) -
     content = protocol.model_dump(exclude_unset=True)
     for key, value in changes.items():
         content = assign(content, key, native(value))
-    if "rounds" in changes and content.get("budget") is not None:
-        raise FedpriorError(f"{what}: rounds and budget both say how long to run; choose one of them")
+    _check_length(changes, content, what)
     try:
         return Protocol.model_validate(content)
     except pydantic.ValidationError as error:
         raise one_line(error, what, Protocol.model_fields, PARTS) from None
+
+
+def _check_length(changes: Mapping[str, Any], content: Mapping[str, Any], what: str) -> None:
+    """Refuse rounds that a budget would override, whether it is given with them or was there before."""
+    if "rounds" in changes and content.get("budget") is not None:
+        raise FedpriorError(f"{what}: rounds and budget both say how long to run; choose one of them")
+
+
+# What a study has beside its settings: a parameter of `Study` would take a setting of the same name.
+BESIDE = {
+    "self": "leave it out",
+    "task": "name the task itself: fedprior run TASK, or `tasks` in a study file",
+    "variants": "give rows by --method, or in [variants] of a study file",
+    "seeds": "give --seeds, or `seeds` at the top of a study file",
+    "local": "give --local or --no-local, or `local` at the top of a study file",
+    "optional": "leave it out",
+}
+
+
+def keywords(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that may be given to a study by keyword, or an error that says what to give instead."""
+    for key in settings:
+        if key in BESIDE:
+            raise FedpriorError(f"'{key}' is no setting; {BESIDE[key]}")
+    return dict(settings)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -238,10 +276,9 @@ def read(task: str | Mapping[str, Any], changes: Mapping[str, Any] | None = None
     content = read_task(task) if isinstance(task, str) else dict(task)
     what = f"task '{content.get('name', '?')}'"
     changes = changes or {}
-    if "rounds" in changes and any(key.partition(".")[0] == "budget" for key in changes):
-        raise FedpriorError(f"{what}: rounds and budget both say how long to run; choose one of them")
     for key, value in changes.items():
         content = assign(content, key, value)
+    _check_length(changes, content, what)
     return parse(content, what)
 
 

@@ -22,7 +22,7 @@ from fedprior.study.program import Program, has_global_model, method_for
 from fedprior.study.recorder import CHECKPOINT_SECONDS, check_vacant, run_trial
 from fedprior.study.remarks import remarks_on
 from fedprior.study.results import Lost, Result, Results
-from fedprior.study.settings import TaskSettings, is_task_key, settable
+from fedprior.study.settings import TaskSettings, is_task_key, keywords, settable
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name
 from fedprior.study.trial import Diverged, Trial
@@ -40,8 +40,8 @@ class Study:
     "method" where that is not the row's name. ``seeds``: how many, or which. ``local``: whether the Local-only row is added
     where it is missing. ``optional``: rows that nobody asked for by name; they are left out where the model does not allow
     them, and run without wrappers that do not fit them. ``settings`` are changed for all rows: of the protocol
-    (``rounds=50``), of wrappers (``beta=2``), and hyper-parameters of every method that has them; what a row says itself
-    goes before.
+    (``rounds=50``), of wrappers (``beta=2``), and hyper-parameters of every method that has them; what a row sets itself
+    takes precedence.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Study:
         options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "checkpoint_seconds": checkpoint_seconds}
         options |= {} if command is None else {"command": command}
         results = Results([])
-        left = cells if models else reused(cells, results, watch, warn)
+        left = cells if models or overwrite else reused(cells, results, watch, warn)
         if executor is not None:
             run_jobs(executor, left, [job_of(cell, options) for cell in left], results, watch, warn, should_stop)
             return results
@@ -290,7 +290,7 @@ def run(
     ``out``: keep records in ``out/<task>/<row>/<seed>``. ``watch(cell, progress)`` is called after each round, and
     ``progress.rows`` are what its evaluation gave. A run that diverges is an error.
     """
-    study = Study(task, [method], seeds=seeds, local=False, **settings)
+    study = Study(task, [method], seeds=seeds, local=False, **keywords(settings))
     results = study.run(out, resume=resume, overwrite=overwrite, watch=watch)
     if results.diverged:
         raise Diverged(results.diverged[0], 0)

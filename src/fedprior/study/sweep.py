@@ -257,6 +257,10 @@ def open_sweep(task: str, names: Iterable[str], grid: Iterable[str], seeds: int,
     """The sweep of a task by name: with validation samples, looked at after the last round (unless ``settings`` say so)."""
     own = {key: value for key, value in settings.items() if is_task_key(key)}
     file = read(task, own)
+    if "validation" in own and not file.task.validation:
+        raise FedpriorError(
+            f"validation = 0: a sweep chooses on validation samples; give more than 0, as in --set validation={VALIDATION}"
+        )
     changes: dict[str, Any] = {} if "eval_every" in own else {"eval_every": file.protocol.rounds}
     changes |= {} if file.task.validation else {"validation": VALIDATION}
     fixed = {key: value for key, value in settings.items() if key not in own}

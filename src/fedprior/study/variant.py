@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.schema import plain
 from fedprior.study.assignment import assign, current_key, format_value, native, parse_assignment
-from fedprior.study.settings import Protocol
+from fedprior.study.settings import LENGTHS, Protocol, is_long
 
 if TYPE_CHECKING:
     from fedprior.core.method import Method
 
 _UNSAFE = re.compile(r'[/\\:*?"<>|\x00-\x1f]|^[. ]|[. ]$')  # in the name of a folder, on some system
 _TAKEN = {"sweep", "curves.png", "summary.json", "con", "prn", "aux", "nul"}
-LONGEST = 120
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Variant:
             ) from error
 
     def changed(self, settings: Mapping[str, Any], wrappers: Mapping[str, Any]) -> Variant:
-        """The variant with further settings, which its own go before, under the same name."""
+        """The variant with further settings; its own take precedence, and its name stays."""
         own, around = {**settings, **self.settings}, {**wrappers, **self.wrappers}
         return Variant(self.name, self.method, own, around, self.protocol)
 
@@ -134,10 +133,10 @@ def _written(value: Any) -> str:
 
 def check_name(name: str) -> str:
     """Refuse a name that cannot be a folder's."""
-    if not name or len(name) > LONGEST or _UNSAFE.search(name) or name.lower() in _TAKEN:
+    if not name or is_long(name) or _UNSAFE.search(name) or name.lower() in _TAKEN:
         raise FedpriorError(
-            f"{name!r} cannot name a row, since it also names a folder: use 1 to {LONGEST} characters without "
-            'any of / \\ : * ? " < > |, no dot or space at either end, and none of ' + ", ".join(sorted(_TAKEN))
+            f"{name!r} cannot name a row, since it also names a folder: use {LENGTHS}, without any of "
+            '/ \\ : * ? " < > |, no dot or space at either end, and none of ' + ", ".join(sorted(_TAKEN))
         )
     return name
 

@@ -83,6 +83,24 @@ def test_a_task_of_which_every_run_diverged_is_left_out(tmp_path: Path) -> None:
         GCE().make(request, Results([lost]), tmp_path)
 
 
+def test_seeds_and_rows_that_diverged_are_told_of(tmp_path: Path) -> None:
+    curve = [Row(t, "personal", "own", "weighted", {"accuracy": 50.0, "gce": 0.1 * t}) for t in (1, 2)]
+    task = "digits-mclr"
+    found = [record("pfedme-released", seed, rows=curve, task=task) for seed in (0, 1, 2)]
+    found += [record("mh-released", 0, rows=curve, task=task)]
+    found += [record("mh-released", seed, status=Status.DIVERGED, task=task) for seed in (1, 2)]
+    found += [record("lg-released", 0, status=Status.DIVERGED, task=task)]
+    GCE().make(
+        Request(tasks=("digits-mclr",), methods=("mh-released", "pfedme-released", "lg-released")),
+        Results(found[::-1]),
+        tmp_path,
+    )
+    for name in ("gce.md", "gce.txt"):
+        text = " ".join((tmp_path / name).read_text().split())
+        assert "diverged: lg (seed 0), mh (seeds 1, 2)" in text
+    assert "T = 2, up to 3 seeds (" in (tmp_path / "gce.md").read_text()
+
+
 @pytest.mark.slow
 def test_quick(tmp_path: Path) -> None:
     files, results = made("gce", tmp_path, methods=("pfedme-released", "mh-released"), seeds=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import lzma
 import shutil
 from pathlib import Path
@@ -94,8 +95,49 @@ def test_other_settings_are_trained_anew_and_told(elsewhere: Path) -> None:
     assert len(said) == 1
     assert "digits-mclr, fedavg, seed 0 is trained anew" in said[0]
     assert "alpha" in said[0]
+    assert str(Kept(elsewhere / "records").path("digits-mclr", "fedavg")) in said[0]
+    assert "--out" not in said[0]  # there is nothing to be done about it
+    assert "--overwrite" not in said[0]
     kept = Kept(elsewhere / "records").read("digits-mclr", "fedavg")[0]
     assert kept.config["run"]["variant"]["settings"]["alpha"] == 0.02
+
+
+def test_other_versions_are_told_once(elsewhere: Path) -> None:
+    kept = Kept(elsewhere / "records")
+    old = [
+        dataclasses.replace(record, config={**record.config, "environment": {"jax": "0.1"}})
+        for row in ROWS
+        for record in kept.read("digits-mclr", row).values()
+    ]
+    kept.keep(old)
+    _, begun, said = trained(study(), elsewhere)
+    assert begun == ["digits-mclr, lost, seed 0"]  # of which it is told that it diverged
+    (told,) = said
+    assert told.startswith(f"{kept.folder}: 2 runs of digits-mclr stand in for cells: made with another ")
+    assert "another jax: '0.1' then, " in told
+    assert "resuming" not in told
+
+
+def test_the_records_of_a_row_are_read_once(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, files = Kept.read, list[str]()
+
+    def counted(self: Kept, task: str, row: str) -> Any:
+        files.append(row)
+        return read(self, task, row)
+
+    monkeypatch.setattr(Kept, "read", counted)
+    Kept(elsewhere / "records").matching(study(seeds=3).cells(), lambda text: None)
+    assert files == [*ROWS]
+
+
+def test_a_cell_that_is_known_to_have_diverged_is_called_so(elsewhere: Path) -> None:
+    told: list[str] = []
+
+    def watch(cell: Cell, progress: fp.study.trial.Progress | None) -> None:
+        told.extend([] if progress is not None else [cell.ended])
+
+    train([study()], elsewhere / "cells", watch=watch, warn=told.append, kept=Kept(elsewhere / "records"))
+    assert told == ["diverged"]
 
 
 def test_a_longer_run_stays(elsewhere: Path) -> None:

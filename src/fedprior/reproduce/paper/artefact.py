@@ -106,7 +106,7 @@ class Artefact(ABC):
 
     @abstractmethod
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
-        """Write the tables, the figures and cells.csv into a folder, from what was trained."""
+        """Write the tables, the figures and the numbers in them into a folder, from what was trained."""
 
 
 _HERE = "fedprior.reproduce.paper"

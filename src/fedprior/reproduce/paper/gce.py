@@ -30,7 +30,7 @@ from fedprior.reproduce.paper.drawing import (
     write_captioned,
     write_values,
 )
-from fedprior.reproduce.paper.numbers import Seeds, budget_words, is_full
+from fedprior.reproduce.paper.numbers import Runs, Seeds, budget_words, is_full, runs_by_cell
 from fedprior.reproduce.paper.rows import COHERENT, LG, MEG, MH, PFEDME, Row
 from fedprior.reproduce.paper.tasks import PaperTask
 from fedprior.reproduce.paper.writing import shown_number, write_tables
@@ -123,25 +123,36 @@ class GCE(Artefact):
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """The curves, their end as a table, and all values."""
-        rows, groups = self._rows(request), results.groups()
-        by_task: dict[str, list[Curves]] = {}
+        rows, runs = self._rows(request), runs_by_cell(results)
+        by_task, lost = dict[str, list[Curves]](), dict[str, str]()
         tasks = request.tasks_of(OWN, quick=("digits-mclr",))
         for task in tasks:
-            variants = groups.get(watched(task).name, {})
-            if own := [Curves.of(row, variants[row.variant]) for row in rows if row.variant in variants]:
+            found = [(row, runs.get((watched(task).name, row.variant), Runs({}))) for row in rows]
+            if own := [Curves.of(row, of.finished) for row, of in found if of.finished]:
                 by_task[task.column] = own
+                lost[task.column] = _lost((row.label, of.diverged) for row, of in found)
         if not by_task:
             raise FedpriorError("every run diverged: there is no coherence to show; choose other --methods or --tasks")
-        tables = [_table(task, by_task[task.column]) for task in tasks if task.column in by_task]
+        tables = [_table(task, by_task[task.column], lost[task.column]) for task in tasks if task.column in by_task]
         paths = write_tables(folder, self.name, tables)
         paths.append(write_values(folder, f"{self.name}-rounds", VALUES, _values(by_task)))
-        return paths + write_captioned(folder, self.name, draw(by_task), _caption(by_task), self.name, request)
+        return paths + write_captioned(folder, self.name, draw(by_task), _caption(by_task, lost), self.name, request)
 
     def _rows(self, request: Request) -> list[Row]:
         return request.rows_of(ROWS if request.methods is None else COHERENT)
 
 
-def _table(task: PaperTask, curves: Iterable[Curves]) -> Table:
+def _lost(rows: Iterable[tuple[str, tuple[int, ...]]]) -> str:
+    """The seeds that diverged, which are in no mean.
+
+    >>> _lost([("mh", (1, 2)), ("lg", ()), ("meg", (0,))])
+    '; diverged: mh (seeds 1, 2), meg (seed 0)'
+    """
+    texts = [f"{label} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})" for label, seeds in rows if seeds]
+    return f"; diverged: {', '.join(texts)}" if texts else ""
+
+
+def _table(task: PaperTask, curves: Iterable[Curves], lost: str) -> Table:
     """Each row at the end of training, beside pFedMe, which has no personalized prior."""
     curves = list(curves)
     plain = next((c.at_the_end(c.gce) for c in curves if c.label == PFEDME.label), {})
@@ -152,11 +163,11 @@ def _table(task: PaperTask, curves: Iterable[Curves]) -> Table:
         log_det = over_seeds(c.at_the_end(c.log_determinants))
         gap = "" if c.label == PFEDME.label or not apart else f"{np.mean(apart):+.4f}"
         body.append((c.label, shown_number(over_seeds(own), 4), gap, shown_number(log_det, 1)))
-    rounds, seeds = int(curves[0].rounds[-1]), len(curves[0].seeds)
+    rounds, seeds = min(int(c.rounds[-1]) for c in curves), max(len(c.seeds) for c in curves)
     return Table(
         f"{task.column}: coherence of the envelope gradients of {curves[0].clients} clients in the last fifth of the rounds",
-        f"GCE = 1 - det(C)^(1/N), C: cosines of w_i - theta_i; smaller is more diverse; T = {rounds}, seeds: {seeds} "
-        f"({budget_words(is_full(task, rounds, seeds))})",
+        f"GCE = 1 - det(C)^(1/N), C: cosines of w_i - theta_i; smaller is more diverse; T = {rounds}, "
+        f"up to {seeds} seed{'s' * (seeds > 1)} ({budget_words(is_full(task, rounds, seeds))}){lost}",
         ("row", "GCE", f"minus {PFEDME.label}", "log det C"),
         tuple(body),
         left=1,
@@ -193,9 +204,11 @@ def draw(by_task: dict[str, list[Curves]]) -> Figure:
     return figure
 
 
-def _caption(by_task: dict[str, list[Curves]]) -> str:
+def _caption(by_task: dict[str, list[Curves]], lost: dict[str, str]) -> str:
     ends = [
-        f"{task}: " + ", ".join(f"{c.label} {np.mean([*c.at_the_end(c.gce).values()]):.3f}" for c in curves)
+        f"{task}: "
+        + ", ".join(f"{c.label} {np.mean([*c.at_the_end(c.gce).values()]):.3f}" for c in curves)
+        + lost[task]
         for task, curves in by_task.items()
     ]
     return (

@@ -2,8 +2,8 @@
 
 The accuracy of mh's global and personal models on each client's own test samples, at the last round of short runs: 5 x 5
 values for linear models, 3 x 3 for networks with one hidden layer, eta alone for the CNN, as in the paper, and for the LSTM,
-of which the paper varies lambda too (916). The paper tells
-the ranges of its axes and neither the values nor the rounds; these values are ours, from end to end of its ranges.
+where the paper also varies lambda (916). The paper tells the ranges of its axes and neither the values nor the rounds; these
+values are ours, from end to end of its ranges.
 At lambda = 0 nothing pulls theta towards the prior, and w_i moves only where a loss gradient overwrites it, as in the
 released mh; in the paper's order, the global model stays where it began.
 

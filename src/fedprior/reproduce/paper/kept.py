@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -49,16 +50,24 @@ class Kept:
     def matching(self, cells: Iterable[Cell], warn: Callable[[str], None]) -> list[RunRecord]:
         """The records of those cells that were done as they would be now, and of as many rounds."""
         found, by_row = list[RunRecord](), dict[tuple[str, str], dict[int, RunRecord]]()
+        apart = Counter[tuple[str, str]]()
         for cell in cells:
-            row = by_row.setdefault(cell[:2], self.read(cell.task, cell.variant))
-            if (record := row.get(cell.seed)) is None or _rounds(record) != cell.trial.program.rounds:
+            if (key := cell[:2]) not in by_row:
+                by_row[key] = self.read(*key)
+            record = by_row[key].get(cell.seed)
+            if record is None or _rounds(record) != cell.trial.program.rounds:
                 continue
             try:
-                check_same(record.where, record.config, cell.trial.config())
+                told = check_same(str(self.path(*key)), record.config, cell.trial.config())
             except FedpriorError as error:
-                warn(f"{cell} is trained anew: {error}")
-            else:
-                found.append(record)
+                why = str(error).rpartition(";")[0] or error  # without the advice, since nothing need be done
+                warn(f"{cell} is trained anew: {why}")
+                continue
+            found.append(record)
+            if told:
+                apart[cell.task, "; ".join(text.replace("resuming with", "made with") for text in told)] += 1
+        for (task, text), count in apart.items():  # not cell by cell: it is the same of hundreds
+            warn(f"{self.folder}: {count} run{'s' * (count > 1)} of {task} stand in for cells: {text}")
         return found
 
     def keep(self, records: Iterable[RunRecord]) -> None:

@@ -35,7 +35,7 @@ def _row(label: str, method: str, printed: bool = False, **options: Any) -> Row:
     return Row(label, method, method, printed=label if printed else None, **options)
 
 
-def _tuned(label: str, method: str, printed: bool = False, **options: Any) -> tuple[Row, Row]:
+def _with_ft(label: str, method: str, printed: bool = False, **options: Any) -> tuple[Row, Row]:
     """A row and the same with FT, which changes no training: both are scored in one run."""
     row = _row(label, method, printed, changes={"score_fine_tuned": 1}, **options)
     ft = f"{label}+FT"
@@ -49,12 +49,12 @@ def _am(row: Row, **options: Any) -> Row:
     return Row(label, f"{row.variant}+AM", row.method, {"beta": 2.0}, row.model, printed, **options)
 
 
-FEDAVG, FEDAVG_FT = _tuned("FedAvg", "fedavg", True, model=GLOBAL)
-PFEDME, PFEDME_FT = _tuned("pFedMe", "pfedme-released", True)
-PERFEDAVG, PERFEDAVG_FT = _tuned("Per-FedAvg", "perfedavg", True)
-MH, MH_FT = _tuned("mh", "mh-released", True)
-LOCAL, LOCAL_FT = _tuned("Local", "local")
-MH_PAPER, MH_PAPER_FT = _tuned("mh, paper's order", "mh")
+FEDAVG, FEDAVG_FT = _with_ft("FedAvg", "fedavg", True, model=GLOBAL)
+PFEDME, PFEDME_FT = _with_ft("pFedMe", "pfedme-released", True)
+PERFEDAVG, PERFEDAVG_FT = _with_ft("Per-FedAvg", "perfedavg", True)
+MH, MH_FT = _with_ft("mh", "mh-released", True)
+LOCAL, LOCAL_FT = _with_ft("Local", "local")
+MH_PAPER, MH_PAPER_FT = _with_ft("mh, paper's order", "mh")
 PFEDME_PAPER = _row("pFedMe, paper's order", "pfedme", scope=SMALL)
 DITTO = _row("Ditto", "ditto")
 LG, MEG = _row("lg", "lg-released"), _row("meg", "meg-released")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 LAYOUT = 1
 MARK = "reproduction.json"
 INSIDE = ("quick", "tuned")  # parts of an output folder that are output folders themselves
+RECORDS = "records"  # the part that may be copied to another machine, alone
 
 
 def folders(out: Path, request: Request) -> list[Path]:
@@ -55,7 +56,7 @@ def check_folder(out: Path) -> None:
                 f"{out} was laid out by another version of fedprior (layout {found!r} in {mark}, this one has {LAYOUT}); "
                 "use another --out"
             )
-    elif out.exists() and (not out.is_dir() or any(path.name not in INSIDE for path in out.iterdir())):
+    elif out.exists() and (not out.is_dir() or any(path.name not in (*INSIDE, RECORDS) for path in out.iterdir())):
         raise FedpriorError(f"{out} is no folder of `fedprior reproduce` ({MARK} is missing); use another --out")
 
 
@@ -131,8 +132,10 @@ def train(
         elsewhere = _by_cell(found)
         for cell in study.cells(cells) if found else ():
             if (record := elsewhere.get(cell[:3])) is not None:
-                over = record.status is Status.DIVERGED
-                watch(cell, None if over else Progress(record.round, record.round, None, 0.0))
+                if record.status is Status.DIVERGED:
+                    watch(cell._replace(folder=None), None)  # which says nothing of it
+                else:
+                    watch(cell, Progress(record.round, record.round, None, 0.0))
         results = study.run(
             cells,
             watch=watch,

@@ -30,9 +30,8 @@ class PaperTask:
     hard: bool = False  # counts for H.Avg and H.Std
     settings: Mapping[str, Any] = field(default_factory=dict)  # what is changed of the shipped task
     fewer_seeds: Mapping[str, int] = field(default_factory=dict)  # of methods that take long
-    coherence: bool = False  # whether the cells of the figure of coherence are those of the other tables
-
-    differs: str = ""  # from the paper's, where that is not the name's to say
+    coherence: bool = False  # whether this task's shared cells also record coherence, for the figure `gce`
+    differs: str = ""  # how its data or model differs from the paper's, where the name does not say so
     tells_rounds: bool = True  # whether the released scripts tell T
 
     @property

@@ -41,7 +41,7 @@ def write_figure(folder: Path, stem: str, figure: Figure) -> list[Path]:
     return paths
 
 
-def write_cells(folder: Path, entries: Iterable[Entry], metric: str = "accuracy") -> Path:
+def write_cells(folder: Path, entries: Iterable[Entry]) -> Path:
     """A line for each number: what it is, at which budget, and what the paper prints.
 
     The paper's numbers are best on test, and stand in those lines alone; its ± is the largest deviation of a run, while std
@@ -51,7 +51,7 @@ def write_cells(folder: Path, entries: Iterable[Entry], metric: str = "accuracy"
     for cell in entries:
         lost = " ".join(map(str, cell.diverged))
         for choice, number in ((LAST, cell.last), (BEST, cell.best)):
-            where = (cell.task, cell.row, metric, cell.model, cell.data, cell.average, choice)
+            where = (cell.task, cell.row, "accuracy", cell.model, cell.data, cell.average, choice)
             paper = (cell.published, cell.plus_minus) if choice == BEST else (None, None)
             if number is not None:
                 budget = (cell.rounds, " ".join(map(str, number["seeds"])), lost, FULL[cell.full])

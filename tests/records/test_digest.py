@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +60,7 @@ def test_a_run_that_diverged_before_anything_was_evaluated() -> None:
         {"curves": None},
         {"status": "lost"},
         {"round": "many"},
+        {"round": math.inf},
         {"last": [[1, "personal"]]},
         {"clients": [{"model": "personal"}]},
         {"curves": [{"model": "personal", "data": "own", "rounds": [1, 2], "accuracy": [1.0], "gce": [None]}]},

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from analysis.handmade import evaluated, record, written
 
+from fedprior.analysis.clients import client_values
 from fedprior.errors import FedpriorError
+from fedprior.records import tables
 from fedprior.records.lock import hold
 from fedprior.records.reading import check_resumable
 from fedprior.records.runs import RunFolder, find_runs
@@ -173,7 +177,7 @@ def test_the_status_says_how_far_tables_go(tmp_path: Path) -> None:
     run = whole(tmp_path)
     run.set_status(Status.STOPPED, 2)
     with pytest.raises(
-        FedpriorError, match=r"line \d+: it is of round 3, before which the run ended, says status.json"
+        FedpriorError, match=r"line \d+: it is of round 3, but status.json says that the run ended before it"
     ):
         run.record()
     run.set_status(Status.DIVERGED, 3)
@@ -208,6 +212,38 @@ def test_without_checksums_numbers_are_taken_again(tmp_path: Path, n: int, k: in
     path.write_text(cell(n, k, new)(path.read_text()))
     with pytest.raises(FedpriorError, match=rf"metrics.csv, {told}"):
         RunFolder(tmp_path / "mh").record()
+
+
+def test_clients_without_samples_have_no_averages(tmp_path: Path) -> None:
+    shutil.copytree(OLD / "mh" / "0", tmp_path / "mh")
+    path = tmp_path / "mh" / "clients.csv"
+    head, *lines = path.read_text().splitlines()
+    assert head.endswith(",samples")
+    path.write_text("\n".join([head, *(line.rpartition(",")[0] + ",0" for line in lines)]) + "\n")
+    with pytest.raises(FedpriorError, match=r"clients.csv: no client has samples in round 1; restore the file"):
+        RunFolder(tmp_path / "mh").record()
+
+
+@pytest.mark.parametrize("how", ["at work", "killed"])
+def test_between_two_tables_of_a_round_all_averages_have_their_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    run, looked = whole(tmp_path), list[list[int]]()
+    run.set_status(Status.RUNNING, 0)
+    averages, of_clients = values()
+    rows = [row._replace(round=4) for row in averages if row.round == 3]
+    clients = [row._replace(round=4) for row in of_clients if row.round == 3]
+    encode = tables.encode
+
+    def look_first(*args: Any) -> str:
+        read = run.record()
+        looked.append(client_values(read, "personal", "last", ACCURACY).rounds)
+        return encode(*args)
+
+    monkeypatch.setattr(tables, "encode", look_first)
+    with hold(tmp_path) if how == "at work" else contextlib.nullcontext():
+        run.append(rows, clients, Times(4, 0.25, 0.5))
+    assert looked == [[3], [3], [4]]
 
 
 @pytest.mark.parametrize("how", ["999", "a round gone", "a line twice", "columns swapped", "emptied"])

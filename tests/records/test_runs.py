@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,17 @@ def test_a_run_begins(folder: RunFolder) -> None:
     (folder.path / "config.json").write_text('{"run": 3}')
     with pytest.raises(FedpriorError, match="does not describe a run"):
         folder.config  # noqa: B018
+
+
+def test_a_folder_may_vanish_while_runs_are_looked_for(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.path.parent / "gone").mkdir()
+    scan = os.scandir
+
+    def too_late(path: Any) -> Any:
+        return scan(f"{path}/not" if str(path).endswith("gone") else path)
+
+    monkeypatch.setattr(os, "scandir", too_late)
+    assert find_runs(folder.path.parent) == [folder]
 
 
 def test_a_status_is_one_of_four(folder: RunFolder) -> None:

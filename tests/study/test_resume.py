@@ -322,7 +322,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 @pytest.mark.parametrize(
     ("where", "named"),
     [
-        ("append", "metrics.csv"),
+        ("append", "clients.csv"),
         ("fsync", "metrics.csv"),
         ("checkpoint", "round-00000003.safetensors"),
         ("rename", "round-00000003.safetensors"),

@@ -47,7 +47,7 @@ def record_of(content: Any, where: str) -> RunRecord:
         rows = (*_rows(content["curves"]), *last)
         clients = tuple(_client_rows(content["clients"], last[0].round if last else 0))
         labels = _labels(content["labels"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise FedpriorError(f"{where} holds no records of runs ({error!r}); remove it") from error
     return RunRecord(config, status, at, rows, clients, where, read_labels=lambda: labels)
 

@@ -22,7 +22,7 @@ if sys.platform != "win32":
     import fcntl
 
 NAME = "lock"
-LOOK = 0.1  # seconds; whoever looks who is in a folder (`holder`) shares its lock for far less than that
+LOOK = 0.1  # seconds; whoever checks who holds a folder (`holder`) shares its lock for far less than that
 
 
 @contextlib.contextmanager

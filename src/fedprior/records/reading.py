@@ -154,7 +154,7 @@ def _check_scan(path: Path, found: tables.Scan, standing: Standing) -> None:
         if row[0] < above:
             raise damaged(path, f"round {row[0]} stands below round {above}", line)
         if not running and row[0] > standing.last and path.name != "times.csv":
-            raise damaged(path, f"it is of round {row[0]}, before which the run ended, says status.json", line)
+            raise damaged(path, f"it is of round {row[0]}, but status.json says that the run ended before it", line)
         above = row[0]
 
 
@@ -205,6 +205,10 @@ def _check_averages(
             if not given or info.name not in row.values:
                 continue
             values, samples = (np.array(column, float) for column in zip(*given, strict=True))
+            if not (samples > 0).any():
+                raise damaged(
+                    path.with_name("clients.csv"), f"no client has samples in round {row.round}", None, way_back
+                )
             should = averages(values, samples, info.higher_is_better).get(average)
             if should is None or not np.isclose(row.values[info.name], should, rtol=1e-6, atol=1e-9):
                 reason = f"{average} {info.name} {row.values[info.name]:g} is not that of clients.csv ({should})"

@@ -23,6 +23,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -149,8 +150,8 @@ class RunFolder:
         """Add what one round gave to the tables."""
         metrics = self._columns or column_names(self.config)  # reading all settings in each round would take long
         groups: tuple[tuple[str, Iterable[tables.AnyRow]], ...] = (
+            ("clients.csv", clients),  # first, so that whoever reads meanwhile finds the clients behind every average
             ("metrics.csv", rows),
-            ("clients.csv", clients),
             ("times.csv", [] if times is None else [times]),
         )
         for table, group in groups:
@@ -204,7 +205,7 @@ class RunFolder:
         """
         states = self.path / "checkpoints"
         with writing(states):
-            for path in [*states.glob("*.tmp"), *self.checkpoints]:
+            for path in [*self.path.glob("*.????????.tmp"), *states.glob("*.tmp"), *self.checkpoints]:
                 if path.suffix == ".tmp" or int(path.stem.split("-")[1]) > last:
                     path.unlink()
         self._prune()
@@ -258,8 +259,7 @@ def _measured(config: dict[str, Any]) -> dict[str, Any]:
 
 def find_runs(folder: Path) -> list[RunFolder]:
     """Every run at or below a folder, in order: also one of which a file is missing, so that it is not passed over."""
-    places = {path.parent for path in folder.rglob("config.json")} | {
-        path.parent for path in folder.rglob("status.json")
-    }
+    walked = os.walk(folder)  # unlike rglob, it does not mind that a folder vanishes just now
+    places = [Path(place) for place, *names in walked if not {"config.json", "status.json"}.isdisjoint(chain(*names))]
     runs = [RunFolder(place) for place in sorted(places)]
     return [run for run in runs if run.exists and len(run.files) > 1]  # other programs have a config.json, too

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import MetricInfo
+from fedprior.records.spending import BUDGETS
 from fedprior.records.thinning import KEY
 
 MOST = 10**9  # rounds, clients
@@ -33,7 +34,7 @@ def check_shape(config: Mapping[str, Any], where: str) -> None:
     for key in DICTS:
         need(f"run.{key}", isinstance(value := _find(run, key), dict), value, "a table of settings")
     for key in NAMES:
-        need(f"run.{key}", isinstance(value := _find(run, key), str) and 0 < len(value) < 1000, value, "a name")
+        need(f"run.{key}", _is_name(value := _find(run, key)), value, "a name")
     for key in COUNTS:
         value = _find({"protocol": {"eval_every": 1, **run["protocol"]}}, key)
         need(f"run.{key}", _is_whole(value, 1, MOST), value, f"a whole number from 1 to {MOST}")
@@ -42,8 +43,9 @@ def check_shape(config: Mapping[str, Any], where: str) -> None:
     counted = all(_is_whole(revision, 1, MOST) for revision in revisions.values())
     need("run.variant.revisions", counted, revisions, f"whole numbers from 1 to {MOST}")
     budget = run["protocol"].get("budget")
-    valid = budget is None or (isinstance(budget, dict) and len(budget) == 1 and all(map(_is_number, budget.values())))
-    need("run.protocol.budget", valid, budget, "a number of one kind")
+    need(
+        "run.protocol.budget", budget is None or _is_budget(budget), budget, f"a number of one of: {', '.join(BUDGETS)}"
+    )
     ids = run.get("client_ids", [])
     need(
         "run.client_ids", isinstance(ids, list) and all(isinstance(i, int | str) for i in ids), ids, "names or numbers"
@@ -70,6 +72,14 @@ def _find(run: Mapping[str, Any], key: str) -> Any:
     first, _, rest = key.partition(".")
     inner = run.get(first)
     return inner if not rest else inner.get(rest) if isinstance(inner, dict) else None
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) < 1000 and not value.isspace()
+
+
+def _is_budget(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and all(k in BUDGETS and _is_number(x) for k, x in value.items())
 
 
 def _is_whole(value: Any, least: int, most: int) -> bool:

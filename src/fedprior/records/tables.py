@@ -82,7 +82,7 @@ class Scan:
 
 
 class _Flaw(ValueError):
-    """Why a record is none."""
+    """Why a line is not a valid record."""
 
 
 def scan(table: str, text: str, clients: Sequence[ClientId] = ()) -> Scan:

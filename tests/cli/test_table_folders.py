@@ -67,7 +67,7 @@ def test_what_was_changed_what_is_one_and_what_is_equal(folder: Path) -> None:
     )
     compared = " ".join(fedprior("compare", folder).out.split())
     assert "equal for every client: pfedme, mh lam=30" in compared
-    assert "2 clients have under 20: one is over 5 points" in compared
+    assert "2 clients have under 20: for these, one sample is worth more than 5 points" in compared
 
 
 def test_rows_and_columns_are_chosen(folder: Path) -> None:

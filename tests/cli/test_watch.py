@@ -19,6 +19,7 @@ from analysis.handmade import written_below
 from program import fedprior, refused
 from report.page.made import made
 
+from fedprior.cli import serving
 from fedprior.cli.serving import server
 from fedprior.report.page.live import Watched
 
@@ -58,7 +59,7 @@ def test_the_page_and_its_version(port: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:{port}", "127.0.0.1:1", "127.0.0.1.evil.example:{port}", ""]
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1:1", "localhost", "127.0.0.1.evil.example:{port}", ""]
 )
 def test_a_page_elsewhere_whose_name_points_here_is_refused(port: int, host: str) -> None:
     given = host.format(port=port) or " "
@@ -67,6 +68,12 @@ def test_a_page_elsewhere_whose_name_points_here_is_refused(port: int, host: str
         assert code == 421
         assert "toy" not in text
     assert ask(port, host=f"localhost:{port}")[0] == 200
+
+
+def test_a_browser_leaves_out_the_usual_port(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "USUAL", port)
+    codes = {host: ask(port, host=host)[0] for host in ("localhost", "127.0.0.1", f"localhost:{port}", "evil.example")}
+    assert list(codes.values()) == [200, 200, 200, 421]
 
 
 def test_it_is_for_this_machine_alone(port: int) -> None:

@@ -92,7 +92,7 @@ def test_picture_is_of_the_kind_that_its_name_says(tmp_path: Path) -> None:
 
 def test_picture_tells_where_it_cannot_write(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FedpriorError, match="cannot write .*p.png"):
+    with pytest.raises(FedpriorError, match=r"cannot write .*p\.png"):
         picture(by_hand(), 2, tmp_path / "file" / "p.png", "a title")
 
 

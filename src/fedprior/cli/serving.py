@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from fedprior.errors import FedpriorError
 
 HOST = "127.0.0.1"
+USUAL = 80  # the port of web pages
 NAMES = (HOST, "localhost")  # what a browser on this machine may call it; any other name is not meant for it
 
 
@@ -45,6 +46,15 @@ def server(pages: Pages, port: int) -> ThreadingHTTPServer:
         raise FedpriorError(f"there is no port {port}; choose one from 1024 to 65535") from error
 
 
+def own_names(port: int) -> list[str]:
+    """What a browser calls a server on this port; it leaves out the port that the web has by custom.
+
+    >>> own_names(8420), own_names(80)[2:]
+    (['127.0.0.1:8420', 'localhost:8420'], ['127.0.0.1', 'localhost'])
+    """
+    return [f"{name}:{port}" for name in NAMES] + (list(NAMES) if port == USUAL else [])
+
+
 class _Server(ThreadingHTTPServer):
     """Says nothing of a browser that goes away before it has its answer."""
 
@@ -73,8 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_meant(self) -> bool:
         """Whether the request calls this server by its own name: a page elsewhere that has its name point here does not."""
-        name, _, port = (self.headers.get("Host") or "").rpartition(":")
-        return name in NAMES and port == str(self.connection.getsockname()[1])
+        return self.headers.get("Host") in own_names(self.connection.getsockname()[1])
 
     def _answer(self, code: int, kind: str, content: str) -> None:
         body = content.encode()

@@ -87,3 +87,15 @@ def test_old_records_lack_what_they_lack(show: Open) -> None:
     assert "gradients" not in " ".join(cells(page, "summary", "thead tr")[0])
     assert "These records do not hold what a round costs" in page.inner_text("section[data-part=about]")
     assert page.locator("#cost option").all_inner_texts() == ["seconds of the run"]
+
+
+def test_methods_of_one_name_are_switched_one_by_one(show: Open) -> None:
+    records = made(("local", "mh", "mh lam=30"), 1)
+    for run in records:
+        run.config["changed"] = {"lam": 30.0} if run.variant == "mh" else {}
+    page = show(records).page
+    chips, curves = page.locator(".chip"), page.locator("section[data-part=curves] path.curve")
+    assert chips.nth(1).inner_text() == chips.nth(2).inner_text() == "mh lam=30"
+    chips.nth(1).click()
+    assert [chips.nth(k).get_attribute("aria-pressed") for k in range(3)] == ["true", "false", "true"]
+    assert curves.count() == 2

@@ -171,6 +171,36 @@ def test_runs_that_cannot_be_shown_together_are_told(tmp_path: Path) -> None:
     assert "two runs of toy, mh, seed 0" in page
 
 
+def test_what_is_wrong_in_one_task_does_not_hide_the_others(tmp_path: Path) -> None:
+    for each in made(seeds=1, rounds=2):
+        written_below(tmp_path, each)
+    for k, run in enumerate(made(("mh",), 2, rounds=2, task="mixed")):
+        run.config["run"]["variant"]["settings"]["lam"] = float(k)
+        written_below(tmp_path, run)
+    page = Later(tmp_path).page()[1]
+    assert "seeds of mixed, mh differ in their settings" in page
+    assert [task["name"] for task in payload(page)["tasks"]] == ["toy"]
+
+
+def test_a_run_whose_clients_cannot_be_read_is_told_and_the_others_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_run = live._read
+
+    def gone_meanwhile(run: RunFolder) -> RunRecord | str:
+        found = read_run(run)
+        if run.path.parent.name == "mh":
+            (run.path / "clients.csv").unlink()  # it is read when it is first looked at
+        return found
+
+    monkeypatch.setattr(live, "_read", gone_meanwhile)
+    for each in made(seeds=1, rounds=2):
+        written_below(tmp_path, each)
+    page = Later(tmp_path).page()[1]
+    assert "clients.csv: No such file" in page
+    assert [m["id"] for m in payload(page)["tasks"][0]["methods"]] == ["fedavg", "local"]
+
+
 def test_sweeps_are_shown_while_they_run(tmp_path: Path) -> None:
     for lam, end in ((1.0, 60.0), (15.0, 80.0)):
         cell = record(f"mh lam={lam:g}", 0, [*rows({1: 40.0, 2: end}, data="validation")], numbers_as_data=["lam"])

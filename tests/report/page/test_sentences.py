@@ -9,7 +9,7 @@ from analysis.handmade import evaluated, record
 
 from fedprior.records.schema import ACCURACY, NLL, MetricInfo, RunRecord
 from fedprior.report.page.gather import gather
-from fedprior.report.page.sentences import sentences
+from fedprior.report.page.sentences import ONLY_ALONE, sentences
 from report.page.made import made
 
 SAMPLES = (40, 40)
@@ -69,7 +69,7 @@ def test_an_interval_of_its_own_is_not_enough_where_many_are_looked_at() -> None
     beside = said(study({"local": local, "mh": near, "fedavg": noise, "ditto": noise}))
     assert not any(text.startswith("Better than") for text in beside)
     assert any("mh +1.00* (" in text for text in beside)
-    assert any("* The interval itself leaves 0 out, but not with that many comparisons." in text for text in beside)
+    assert any(text.endswith(f". * {ONLY_ALONE}") for text in beside)
 
 
 def test_of_a_loss_the_lowest_is_best() -> None:
@@ -80,11 +80,30 @@ def test_of_a_loss_the_lowest_is_best() -> None:
     assert heard[1].startswith("Better than local; differences in nll: mh \N{MINUS SIGN}1.000 (")
 
 
+SKILL = MetricInfo("skill", "", "higher")
+TINY = study(
+    {
+        "local": [[1e-7, 2e-7], [2e-7, 2e-7], [1e-7, 1e-7]],
+        "mh": [[3e-7, 4e-7], [4.2e-7, 4.2e-7], [2.8e-7, 2.8e-7]],
+        "fedavg": [[-1e-7, 0.0], [0.2e-7, 0.2e-7], [-1.2e-7, -1.2e-7]],
+    },
+    SKILL,
+)
+
+
+def test_however_small_numbers_are_the_larger_is_better() -> None:
+    heard = said(TINY)
+    assert heard[1].startswith("Better than local (2 comparisons judged together); differences in skill: mh ")
+    assert heard[1].endswith("better for 2 of 2 clients, worse for 0).")
+    assert heard[2].startswith("Worse than local (2 comparisons judged together); differences in skill: fedavg ")
+    assert heard[2].endswith("better for 0 of 2 clients, worse for 2).")
+
+
 def test_one_seed_has_no_intervals_and_says_so() -> None:
     heard = said(study({"local": [[50, 60]], "mh": [[60, 70]]}))
     assert heard[0].endswith("With one seed there are no intervals: another seed may reverse this.")
     assert heard[1] == (
-        "With one seed nothing can be said about others; differences from local in points: mh +10.00 "
+        "One seed says nothing about other seeds; differences from local in points: mh +10.00 "
         "(better for 2 of 2 clients, worse for 0)."
     )
     assert not any("Intervals" in text for text in heard)
@@ -106,7 +125,7 @@ def test_equal_methods_few_samples_and_what_is_lacking() -> None:
     (task,) = gather(made(seeds=2, names=tuple(range(30)))).tasks
     small = sum(n < 20 for n in task.samples.values())
     assert small > 1
-    few = f"{small} of 30 clients have fewer than 20 test samples: there, one is more than 5 points."
+    few = f"{small} of 30 clients have fewer than 20 test samples: for these, one sample is worth more than 5 points."
     assert few in [sentence.text for sentence in sentences(task.view(task.usual), task.names)]
     (task,) = gather(made()).tasks
     other = sentences(task.view(task.usual._replace(model="global")), task.names)
@@ -117,7 +136,7 @@ def test_a_number_beyond_all_numbers_is_none() -> None:
     inf = float("inf")
     heard = said(study({"local": [[0.5, 0.6], [0.5, 0.7]], "mh": [[inf, 0.4], [inf, 0.4]]}, NLL))
     assert heard[0] == "local has nll 0.575, and there is nothing to compare it with."
-    assert heard[1:] == ["Without such a number: mh."]
+    assert heard[1:] == ["Not measured for: mh."]
 
 
 def test_seeds_that_differ_are_told() -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import partial
 
 import pytest
-from analysis.handmade import COST
+from analysis.handmade import COST, record, rows
 
-from fedprior.records.schema import NLL, RunRecord
+from fedprior.records.schema import NLL, LabelCounts, RunRecord
 from fedprior.records.thinning import KEY
 from fedprior.report.page.about import about_html
 from fedprior.report.page.gather import gather
 from fedprior.report.page.page import page
-from fedprior.report.page.pictures import gains_picture
+from fedprior.report.page.pictures import curves_picture, gains_picture, holdings_picture
 from fedprior.report.page.static import summary_html, task_words
 from report.page.made import made
 from report.page.test_page import payload_of
@@ -80,3 +81,34 @@ def test_what_differs_between_the_seeds_of_a_row_is_told() -> None:
     second = dataclasses.replace(second, config={**second.config, "environment": {"jax": "9.9"}})
     (task,) = gather([first, second]).tasks
     assert "<td>seed 0: not recorded; seed 1: 9.9</td>" in about_html(task)
+
+
+def test_curves_stay_inside_their_picture() -> None:
+    falling = {1: 1e9, **dict.fromkeys(range(2, 20), 0.5), 20: 0.4}
+    rising = {1: -1e9, **dict.fromkeys(range(2, 20), 0.4), 20: 0.5}
+    runs = [record(name, 0, rows(each, metric="nll")) for name, each in (("local", falling), ("mh", rising))]
+    (task,) = gather(runs).tasks
+    lines = re.findall(r'points="([^"]*)"', curves_picture(task, task.view(task.usual)))
+    heights = [[float(point.split(",")[1]) for point in line.split()] for line in lines]
+    assert [len(each) for each in heights] == [20, 20]
+    assert (heights[0][0], heights[1][0]) == (12, 300)  # at the edges
+    assert all(12 <= y <= 300 for each in heights for y in each)
+
+
+def test_of_very_many_clients_the_first_are_drawn() -> None:
+    (task,) = gather(made(("mh",), 1, rounds=1, names=tuple(range(350)))).tasks
+    assert task.holdings is not None
+    text = holdings_picture(task)
+    assert ">The first 300 of 350 clients are shown.</p>" in text
+    first = list(task.holdings.totals().values())[:300]
+    assert text.count('class="held"') == sum(count > 0 for counts in first for count in counts)
+    assert "are shown" not in holdings_picture(gather(made()).tasks[0])
+
+
+def test_label_counts_of_nobody_are_none() -> None:
+    runs = made(("mh",), 1)
+    for empty in (LabelCounts(("a",), {}), LabelCounts((), {"a": {}})):
+        bare = dataclasses.replace(runs[0], clients=(), read_labels=partial(LabelCounts, *empty))
+        (task,) = gather([bare]).tasks
+        assert task.holdings is None
+        assert "These records do not hold label counts" in page(gather([bare]))

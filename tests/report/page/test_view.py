@@ -16,12 +16,12 @@ from fedprior.analysis.summary import over_tasks, summarize
 from fedprior.records.schema import ACCURACY, AVERAGES, NLL
 from fedprior.report.page.encode import encoded
 from fedprior.report.page.gather import TaskNumbers, gather
-from fedprior.report.page.sentences import sentences
-from fedprior.report.page.static import tenth_words
+from fedprior.report.page.sentences import number_text, sentences
+from fedprior.report.page.static import tenth_words, worst_html, worst_line
 from fedprior.report.page.view import DATA, Choice, differences, per_client
 from report.page.made import made, twin
 from report.page.scripts import evaluated
-from report.page.test_sentences import study
+from report.page.test_sentences import TINY, study
 
 UNEQUAL = {"local": [0, 1, 2, 3], "fedavg": [0, 1], "mh": [1, 2, 3], "ditto": [7]}
 STUDIES = {
@@ -47,6 +47,18 @@ STUDIES = {
             "ditto": [[0.5, 0.6], [0.5, 0.6], [1 / 3, 0.6], [2 / 3, 0.61]],
         },
         NLL,
+    ),
+    "tiny": TINY,
+    "near": study(  # mh is worse for the first two clients, and equal for the third but for the last bits
+        {
+            "local": [[0.51234561, 0.31234561, 0.5123455 - 2e-11, 0.6]] * 2,
+            "mh": [[0.51234564, 0.31234564, 0.5123455 + 2e-11, 0.5]] * 2,
+        },
+        NLL,
+        (40, 40, 40, 40),
+    ),
+    "near and far from 0": study(  # with unequal seeds
+        {"local": [[2e6, 2e6], [2e6, 2e6]], "mh": [[2e6 + 3e-7, 2e6 - 3e-7], [2e6, 2e6], [2e6, 2e6]]}, NLL
     ),
     "some pooled": [r for r in made(pooled=True) if r.seed < 2] + [r for r in made() if r.seed == 2],
     "lucky": study(
@@ -204,6 +216,43 @@ def test_the_script_has_the_same_numbers_at_every_choice() -> None:
                 seeds = line.apart.seeds if line.apart is not None else line.number["seeds"]
                 values = list(per_client(line.cell, seeds).values())
                 assert other["clients"] == pytest.approx(values, rel=1e-5)
+
+
+@pytest.mark.parametrize(("study", "counts"), [("near", (1, 1, 2)), ("near and far from 0", (1, 0, 1))])
+def test_clients_are_counted_as_compare_does(study: str, counts: tuple[int, int, int]) -> None:
+    task = task_of(study)
+    entry = compare(STUDIES[study], metric="nll").variants["mh"].difference
+    assert entry is not None
+    (mine,) = [line.counts for line in task.view(task.usual).lines if line.variant == "mh"]
+    theirs = evaluated("viewOf(task, choice).lines[1].counts", task=encoded(task), choice=task.usual._asdict())
+    assert (entry.wins, entry.ties, entry.losses) == mine == tuple(theirs.values()) == counts
+
+
+@pytest.mark.parametrize(
+    ("study", "against"),
+    [
+        ("three seeds", "local"),
+        ("three seeds", "mh"),
+        ("unequal seeds", "mh"),
+        ("one method", "mh"),
+        ("infinite", "mh"),
+    ],
+)
+def test_the_worst_clients_are_of_the_same_method(study: str, against: str) -> None:
+    task = task_of(study)
+    choice = task.usual._replace(against=against)
+    theirs = evaluated(
+        "[viewOf(task, choice)].map((view) => methodShown(view) || view.lines.find((line) => line.clients))[0]",
+        "clients.js",
+        task=encoded(task),
+        choice=choice._asdict(),
+        state={"method": None},
+    )
+    mine, info = worst_line(task.view(choice)), task.infos[choice.metric]
+    assert mine is not None
+    assert mine.variant == theirs["method"]["id"]
+    worst = (min if info.higher_is_better else max)(theirs["clients"])
+    assert number_text(worst, info) in worst_html(task, task.view(choice))
 
 
 @pytest.mark.parametrize("study", ["three seeds", "infinite"])

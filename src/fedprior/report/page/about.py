@@ -108,8 +108,7 @@ def _run(name: str, run: RunRecord) -> tuple[str, ...]:
         f"{done} of {text(run.config['run']['protocol']['rounds'])}",
         seconds,
         "<br>".join(text(s.begun[:19].replace("T", " ")) for s in sessions) or "not recorded",
-        "<br>".join(text(s.ended[:19].replace("T", " ") if s.ended else "not told") for s in sessions)
-        or "not recorded",
+        "<br>".join(text(s.ended[:19].replace("T", " ") if s.ended else "unknown") for s in sessions) or "not recorded",
         text(", ".join(dict.fromkeys(s.fedprior for s in sessions)) or run.config["environment"].get("fedprior", "?")),
         commands or "not recorded",
         element("code", text(run.where)),

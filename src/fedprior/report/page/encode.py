@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedprior.analysis.evidence import is_share
+from fedprior.analysis.paired import EQUAL
 from fedprior.records.schema import ClientId, MetricInfo
 from fedprior.report.page.blocks import Block, Cell
 from fedprior.report.page.gather import Curve, TaskNumbers
@@ -22,8 +23,9 @@ from fedprior.report.page.look import colours
 from fedprior.report.words import metric_words
 
 Arrays = list[list[Any]]
-DIGITS, EXACT = 13, 12  # of averages and of clients' values: what is equal in the library, by its EQUAL, is so here
-AVERAGED = 6  # digits of clients' values that nothing is added to: equal ones stay equal
+# Digits of averages, and digits after the point of clients' values: what is equal in the library, by its EQUAL, is so here.
+DIGITS, EXACT = 13, 12
+SHORT = 6  # digits of clients' values where so few tell methods apart just as EQUAL does, which is nearly everywhere
 COARSE = 4  # the steps of a band around a curve, in those of the curve
 
 
@@ -118,6 +120,13 @@ def plain(value: float | None, digits: int = DIGITS) -> float | int | None:
     return int(short) if short == int(short) and abs(short) < 1e15 else short
 
 
+class Group(NamedTuple):
+    """The clients' values averaged over some seeds: over all where all variants have the same ones, else over each alone."""
+
+    seeds: list[int]
+    means: list[float | None]  # [N]; None: any of the seeds lacks the client
+
+
 def _block(
     block: Block,
     info: MetricInfo,
@@ -126,8 +135,14 @@ def _block(
     order: Sequence[str],
     pool: Pool,
 ) -> dict[str, Any]:
-    together = _have_the_same_seeds(cell for cell in block.cells.values() if cell)
-    cells = [_cell(block.cells.get(variant), info, clients, samples, together, pool) for variant in order]
+    known = {variant: cell for variant in order if (cell := block.cells.get(variant))}
+    together = _have_the_same_seeds(known.values())
+    groups = {variant: _groups(cell, clients, together) for variant, cell in known.items()}
+    short = np.zeros(len(clients), bool)
+    if together and not is_share(info):  # else values are added up over seeds, or beside others that are exact
+        short = _short([group.means for (group,) in groups.values()])
+    sizes = [samples[client] for client in clients]
+    cells = [_cell(known[v], groups[v], info, sizes, short, pool) if v in known else None for v in order]
     return {"cells": cells, "equal": [[order.index(v) for v in group] for group in block.equal]}
 
 
@@ -140,17 +155,31 @@ def _have_the_same_seeds(cells: Iterable[Cell]) -> bool:
     return len(every) == 1
 
 
+def _groups(cell: Cell, clients: Sequence[ClientId], together: bool) -> list[Group]:
+    seeds = sorted(cell.rounds)
+    found = []
+    for chosen in [seeds] if together else [[seed] for seed in seeds]:
+        every = [cell.clients.get(seed, {}) for seed in chosen]
+        whole = (all(client in each for each in every) for client in clients)
+        means = [
+            float(np.mean([each[c] for each in every])) if w else None for c, w in zip(clients, whole, strict=True)
+        ]
+        found.append(Group(chosen, means))
+    return found
+
+
+@np.errstate(invalid="ignore")  # inf - inf is NaN
+def _short(means: Sequence[Sequence[float | None]]) -> np.ndarray:
+    """Of which clients SHORT digits tell apart the same methods as the values themselves do. [N]"""
+    whole = np.array(means, float)  # [M, N]
+    short = np.array([[plain(mean, SHORT) for mean in each] for each in means], float)
+    pairs = zip(whole, short, strict=True)
+    return np.all([((whole - one > EQUAL) == (short - other > EQUAL)).all(0) for one, other in pairs], 0)
+
+
 def _cell(
-    cell: Cell | None,
-    info: MetricInfo,
-    clients: Sequence[ClientId],
-    samples: Mapping[ClientId, int],
-    together: bool,
-    pool: Pool,
-) -> dict[str, Any] | None:
-    """One cell. ``together``: the clients' values may be averaged over seeds, since all variants have the same ones here."""
-    if cell is None:
-        return None
+    cell: Cell, groups: Sequence[Group], info: MetricInfo, sizes: Sequence[int], short: np.ndarray, pool: Pool
+) -> dict[str, Any]:
     seeds = sorted(cell.rounds)
     averages = {name: pool.put(plain(of.get(seed)) for seed in seeds) for name, of in cell.averages.items()}
     coded: dict[str, Any] = {
@@ -161,33 +190,27 @@ def _cell(
     if cell.tenth is not None:
         coded["tenth"] = list(cell.tenth)
     if cell.clients:
-        groups = [seeds] if together else [[seed] for seed in seeds]
         coded["groups"] = len(groups)
-        coded["clients"] = [_values(cell, group, info, clients, samples, together, pool) for group in groups]
+        coded["clients"] = [_values(cell, group, info, sizes, short, pool) for group in groups]
     return {**coded, "averages": averages}
 
 
 def _values(
-    cell: Cell,
-    seeds: Sequence[int],
-    info: MetricInfo,
-    clients: Sequence[ClientId],
-    samples: Mapping[ClientId, int],
-    together: bool,
-    pool: Pool,
+    cell: Cell, group: Group, info: MetricInfo, sizes: Sequence[int], short: np.ndarray, pool: Pool
 ) -> list[int]:
-    """The clients' values averaged over some seeds: [array, of how many evaluations it counts the right answers, or 0]."""
-    every = [cell.clients.get(seed, {}) for seed in seeds]
-    whole = [client if all(client in each for each in every) else None for client in clients]
-    means = [None if c is None else float(np.mean([each[c] for each in every])) for c in whole]
-    counts = {len(cell.rounds[seed]) for seed in seeds}
+    """The clients' values of a group: [array, of how many evaluations it counts the right answers, or 0]."""
+    counts = {len(cell.rounds[seed]) for seed in group.seeds}
     if is_share(info) and len(counts) == 1:
-        factor = len(seeds) * counts.pop()
-        right = [None if m is None else m * samples[c] * factor / 100 for m, c in zip(means, clients, strict=True)]
+        factor = len(group.seeds) * counts.pop()
+        right = [None if m is None else m * n * factor / 100 for m, n in zip(group.means, sizes, strict=True)]
         if all(r is None or abs(r - round(r)) < 1e-4 for r in right):
             return [pool.put(None if r is None else round(r) for r in right), factor]
-    digits = AVERAGED if together and not is_share(info) else EXACT
-    return [pool.put(plain(mean, digits) for mean in means), 0]
+    values = zip(group.means, short, strict=True)
+    return [pool.put(plain(m, SHORT) if is_short else _exact(m) for m, is_short in values), 0]
+
+
+def _exact(value: float | None) -> float | int | None:
+    return plain(value if value is None else round(value, EXACT), 17)
 
 
 def _step(info: MetricInfo, curves: Iterable[Curve]) -> float:

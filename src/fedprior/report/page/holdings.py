@@ -34,9 +34,10 @@ def holdings_of(runs: Sequence[RunRecord], samples: Mapping[ClientId, int]) -> t
     must be as many as its results are over.
     """
     try:
-        known = [(run, counts) for run in runs if (counts := run.label_counts) is not None]
+        every = [(run, counts) for run in runs if (counts := run.label_counts) is not None]
     except FedpriorError as error:  # no number depends on them
         return None, f"Who holds what is left out: {error}."
+    known = [(run, counts) for run, counts in every if counts.clients and counts.classes]
     if not known:
         return None, "These records do not hold label counts, so that who holds what is left out."
     first, counts = known[0]
@@ -56,7 +57,7 @@ def _mismatch(counts: LabelCounts, samples: Mapping[ClientId, int]) -> str | Non
         if not set(parts) <= set(PARTS) or any(len(each) != len(counts.classes) for each in parts.values()):
             return f"client {client} does not have a number for each class"
         if any(n < 0 for each in parts.values() for n in each):
-            return f"client {client} has less than no samples"
+            return f"client {client} has a negative count"
     for client, count in samples.items():
         if client not in counts.clients:
             return f"they lack client {client}"

@@ -15,8 +15,9 @@ from fedprior.records.runs import FILES, RunFolder, find_runs
 from fedprior.records.schema import RunRecord, Status
 from fedprior.report.page.blocks import Reading
 from fedprior.report.page.blocks import reading as reading
-from fedprior.report.page.gather import Gathered, gather
+from fedprior.report.page.gather import Gathered, TaskNumbers, gather
 from fedprior.report.page.page import page
+from fedprior.report.page.sweeps import Swept
 from fedprior.report.words import counted
 
 Signature = tuple[tuple[str, int, int], ...]
@@ -82,11 +83,32 @@ class Watched:
         records = [record for _, record in self._runs.values() if isinstance(record, RunRecord)]
         problems = [record for _, record in self._runs.values() if isinstance(record, str)]
         standing = [_standing(records)] if records else ["There are no runs yet; the page shows them as they come."]
+        together: dict[tuple[str, bool], list[RunRecord]] = {}  # what is wrong in one task is not in the way of others
+        for record in records:
+            if (problem := self._problem(record)) is None:
+                together.setdefault((record.task, is_cell(record)), []).append(record)
+            else:
+                problems.append(problem)
+        tasks, sweeps, notes = list[TaskNumbers](), list[Swept](), list[str]()
+        for each in together.values():
+            try:
+                gathered = gather(each, self.order, self.partition, read=self._reading)
+            except FedpriorError as error:
+                gathered = Gathered([], [], [str(error)])
+            tasks += gathered.tasks
+            sweeps += gathered.sweeps
+            notes += gathered.notes
+        return Gathered(tasks, sweeps, [*standing, *problems, *notes])
+
+    def _problem(self, record: RunRecord) -> str | None:
+        """Why a run cannot be shown though its averages can be read: the clients' own values are read only now."""
+        if is_cell(record):  # whose clients are not looked at
+            return None
         try:
-            gathered = gather(records, self.order, self.partition, read=self._reading)
-        except FedpriorError as error:
-            gathered = Gathered([], [], [str(error)])
-        return Gathered(gathered.tasks, gathered.sweeps, [*standing, *problems, *gathered.notes])
+            self._reading(record)
+        except (FedpriorError, OSError) as error:
+            return str(error)
+        return None
 
     def _reading(self, record: RunRecord) -> Reading:
         """What a page needs of a run, which is read once for as long as the run does not change."""

@@ -16,6 +16,8 @@ from fedprior.report.page.view import View, differences
 from fedprior.report.words import format_count
 
 WIDTH, LEFT, RIGHT = 720, 46, 130
+TOP = 12.0  # of learning curves
+MOST_CLIENTS = 300  # of whom it is drawn what they hold, as by the script
 Scale = Callable[[float], float]
 
 
@@ -63,16 +65,16 @@ def curves_picture(task: TaskNumbers, view: View) -> str:
     ends = {v: c.mean[-1] for v, c in curves.items() if c.mean and math.isfinite(c.mean[-1])}
     if not ends:
         return ""
-    height, bottom = 330, 300
+    height, bottom = 330, 300.0
     late = [x for c in curves.values() for x in c.mean[len(c.mean) // 4 :] if math.isfinite(x)]
     low, high = min([*late, *ends.values()]), max([*late, *ends.values()])
     pad = 0.06 * (high - low) or 1.0
     last = max(c.rounds[-1] for c in curves.values())
-    x, y = scale(0, last, LEFT, WIDTH - RIGHT), scale(low - pad, high + pad, bottom, 12)
+    x, y = scale(0, last, LEFT, WIDTH - RIGHT), scale(low - pad, high + pad, bottom, TOP)
     parts = [_grid(ticks(low - pad, high + pad), y), _rounds(last, x, bottom)]
     for variant, curve in curves.items():
         points = [(x(t), y(v)) for t, v in zip(curve.rounds, curve.mean, strict=True) if math.isfinite(v)]
-        path = " ".join(f"{a:.1f},{min(b, bottom + 0.0):.1f}" for a, b in points if b <= bottom + 40)
+        path = " ".join(f"{a:.1f},{min(max(b, TOP), bottom):.1f}" for a, b in points)
         kind = "reference" if variant == choice.against else ""
         parts.append(element("polyline", points=path, class_=f"curve {_colour(look[variant])} {kind}"))
     places = pushed_apart([-y(end) for end in ends.values()], [11.5] * len(ends), -bottom, -8)
@@ -148,9 +150,10 @@ def holdings_picture(task: TaskNumbers) -> str:
     """Clients across, classes down; the more samples, the stronger."""
     assert task.holdings is not None
     totals = task.holdings.totals()
-    classes, clients = task.holdings.classes, list(totals)
-    most = max((n for counts in totals.values() for n in counts), default=1) or 1
-    width, row = (WIDTH - LEFT - 20) / max(len(clients), 1), 14
+    classes, every = task.holdings.classes, list(dict.fromkeys([*task.samples, *totals]))  # as the script has them
+    clients = every[:MOST_CLIENTS]
+    most = max((n for client in clients for n in totals[client]), default=1) or 1
+    width, row = (WIDTH - LEFT - 20) / len(clients), 14
     parts = []
     for i, client in enumerate(clients):
         for j, count in enumerate(totals[client]):
@@ -171,8 +174,12 @@ def holdings_picture(task: TaskNumbers) -> str:
     bottom = 4 + row * len(classes) + 14
     few = len(clients) <= 40 and max(len(str(c)) for c in clients) * 6 < width + 2
     parts += [label(LEFT + (i + 0.5) * width, bottom, str(c), "middle") for i, c in enumerate(clients)] if few else []
-    about = f"{len(clients)} clients and {len(classes)} classes; no client has more than {most} samples of a class."
-    return picture(bottom + 8, about, "".join(parts))
+    about = f"{len(every)} clients and {len(classes)} classes; no client has more than {most} samples of a class."
+    if len(every) == len(clients):
+        return picture(bottom + 8, about, "".join(parts))
+    less = f"The first {len(clients)} of {len(every)} clients are shown."
+    about = f"{less} There are {len(classes)} classes; none of these clients has more than {most} samples of a class."
+    return element("p", text(less), class_="quiet hint") + picture(bottom + 8, about, "".join(parts))
 
 
 COSTS = {

@@ -18,6 +18,10 @@ from fedprior.report.words import format_value, metric_words
 
 MOST = 6  # variants that a sentence tells of one by one
 ALONE = "*"  # marks a difference that could be told if it were the only one
+ONLY_ALONE = (
+    "This interval excludes 0 on its own; after adjustment for the number of comparisons the difference cannot be told "
+    "from 0."
+)
 
 
 class Part(NamedTuple):
@@ -105,7 +109,7 @@ def _against(view: View, names: Names) -> Iterator[Sentence]:
     sign = 1 if view.info.higher_is_better else -1
 
     def gain(line: Line) -> float:
-        return sign * round(line.apart.interval.mean, ROUNDED) if line.apart else 0.0
+        return sign * line.apart.interval.mean if line.apart else 0.0
 
     told = [line for line in compared if line.adjusted is not None and line.adjusted < LEVEL]
     without = [line for line in compared if line.adjusted is None]
@@ -118,13 +122,13 @@ def _against(view: View, names: Names) -> Iterator[Sentence]:
         ("good", "Better than ", together, [line for line in told if gain(line) > 0]),
         ("bad", "Worse than ", together, [line for line in told if gain(line) <= 0]),
         ("plain", "Cannot be told apart from ", together, open_),
-        ("plain", "With one seed nothing can be said about others; differences from ", "", single),
+        ("plain", "One seed says nothing about other seeds; differences from ", "", single),
         ("plain", "All seeds have the very same difference, so there is no interval; differences from ", "", agreeing),
     )
     unit = "points" if view.info.unit == "%" else metric_words(view.info)
     for tone, before, after, lines in groups:
         if lines:
-            ordered = sorted(lines, key=gain, reverse=tone != "bad")
+            ordered = sorted(lines, key=lambda line: round(gain(line), ROUNDED), reverse=tone != "bad")
             rest = len(ordered) - MOST
             parts = [Part(before), Part(names[view.choice.against], True), Part(f"{after} in {unit}: ")]
             for k, line in enumerate(ordered[:MOST]):
@@ -134,7 +138,7 @@ def _against(view: View, names: Names) -> Iterator[Sentence]:
                 ]
             parts.append(Part(f"; and {rest} more, in the table below." if rest > 0 else "."))
             if any(map(_only_alone, ordered[:MOST])):
-                parts.append(Part(f" {ALONE} The interval itself leaves 0 out, but not with that many comparisons."))
+                parts.append(Part(f" {ALONE} {ONLY_ALONE}"))
             yield Sentence(tone, parts)
 
 
@@ -177,7 +181,7 @@ def _seeds(view: View, names: Names) -> Iterator[Sentence]:
             "plain", [Part("No seed in common with the reference: "), *_listed(lost, names, " and "), Part(".")]
         )
     if missing := [line.variant for line in view.lines if line.number is None]:
-        yield Sentence("plain", [Part("Without such a number: "), *_listed(missing, names, " and "), Part(".")])
+        yield Sentence("plain", [Part("Not measured for: "), *_listed(missing, names, " and "), Part(".")])
     other = [line.variant for line in lines if line.cell is not None and line.cell.model != view.choice.model]
     if other:
         parts = [Part("Without a global model, so that the personal ones stand in: "), *_listed(other, names, " and ")]
@@ -200,7 +204,7 @@ def _samples(view: View, names: Names) -> Iterator[Sentence]:
     if view.few and view.choice.data == "own":
         verb = "has" if view.few == 1 else "have"
         few = f"{view.few} of {view.clients} clients {verb} fewer than {FEW} test samples"
-        text = f"{few}: there, one is more than 5 points."
+        text = f"{few}: for these, one sample is worth more than 5 points."
         yield Sentence("plain", [Part(text)])
     if any(line.apart is not None and line.apart.interval.low is not None for line in view.lines):
         text = "Intervals are over seeds, with the clients as they are: they do not say what other clients would show."

@@ -200,12 +200,25 @@ def tenth_words(line: Line, info: MetricInfo) -> str:
     return f"{value} ({low if low == high else f'{low}{NONE}{high}'})"
 
 
+def worst_line(view: View) -> Line | None:
+    """The method of whose clients the worst are told, as the script chooses it: the best that is not the reference."""
+    known = [line for line in view.lines if line.cell is not None and line.cell.clients and _seeds(line)]
+    others = [line for line in known if line.variant != view.choice.against]
+    best = [line for line in others if view.best is not None and line.variant == view.best.variant]
+    return next(iter([*best, *others, *known]), None)
+
+
+def _seeds(line: Line) -> list[int]:
+    """The seeds over which a method's clients are averaged: those that the reference has, too."""
+    return line.apart.seeds if line.apart is not None else line.number["seeds"] if line.number is not None else []
+
+
 def worst_html(task: TaskNumbers, view: View) -> str:
-    """The clients that fare worst with the best method, and what so few samples can tell."""
-    line = next((line for line in view.lines if view.best and line.variant == view.best.variant), None)
-    if line is None or line.cell is None or not line.cell.clients:
+    """The clients that fare worst with one method, and what so few samples can tell."""
+    line = worst_line(view)
+    if line is None or line.cell is None:
         return ""
-    values = per_client(line.cell, sorted(line.cell.clients))
+    values = per_client(line.cell, _seeds(line))
     sign = 1 if view.info.higher_is_better else -1
     worst = sorted(values, key=lambda client: sign * values[client])[:WORST]
     share = is_share(view.info)

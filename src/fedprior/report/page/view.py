@@ -130,7 +130,7 @@ def view(block: Block, info: MetricInfo, choice: Choice, samples: Mapping[Client
 
 
 def _finite(by_seed: Mapping[int, float]) -> dict[int, float]:
-    """The numbers of seeds, in order; one that is beyond all numbers is none."""
+    """The numbers of seeds, in order; infinite values are left out."""
     return {seed: x for seed, x in sorted(by_seed.items()) if math.isfinite(x)}
 
 

@@ -4,7 +4,7 @@ const ALONG = { rounds: "round", gradients: "gradients of the federation", megab
 
 function shownCurves(task, view) {
   return view.lines
-    .filter((line) => !state.hidden.has(line.name))
+    .filter((line) => !state.hidden.has(line.method.id))
     .map((line) => {
       const curve = curveOf(task, view.choice, line.i);
       if (!curve) return null;
@@ -41,8 +41,8 @@ function wholeRange(curves, info) {
 
 function drawCurves(body, task, view) {
   const chips = view.lines.map((line) =>
-    h("button", { type: "button", class: "chip", "aria-pressed": String(!state.hidden.has(line.name)), "data-method": line.i,
-      onclick: () => toggleMethod(line.name), onpointerenter: () => highlight(line.i), onpointerleave: () => highlight(null),
+    h("button", { type: "button", class: "chip", "aria-pressed": String(!state.hidden.has(line.method.id)), "data-method": line.i,
+      onclick: () => toggleMethod(line.method.id), onpointerenter: () => highlight(line.i), onpointerleave: () => highlight(null),
       onfocus: () => highlight(line.i), onblur: () => highlight(null) },
       h("span", { class: `swatch ${colourOf(line.method)}` }), cut(line.name, 34)));
   const every = (words, hidden) => h("button", { type: "button", class: "plain", onclick: () => hideAll(hidden) }, words);

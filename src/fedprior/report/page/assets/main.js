@@ -124,14 +124,14 @@ function highlight(i) {
   }
 }
 
-function toggleMethod(name) {
-  if (!state.hidden.delete(name)) state.hidden.add(name);
+function toggleMethod(id) {
+  if (!state.hidden.delete(id)) state.hidden.add(id);
   draw("curves");
 }
 
 function hideAll(hidden) {
-  const reference = lastView.lines[lastView.against].name;
-  state.hidden = new Set(hidden ? lastView.lines.map((line) => line.name).filter((name) => name !== reference) : []);
+  const reference = lastView.lines[lastView.against].method.id;
+  state.hidden = new Set(hidden ? lastView.lines.map((line) => line.method.id).filter((id) => id !== reference) : []);
   draw("curves");
 }
 

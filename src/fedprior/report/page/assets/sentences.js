@@ -2,6 +2,7 @@
 
 const MOST = 6;
 const ALONE = "*"; // marks a difference that could be told if it were the only one
+const ONLY_ALONE = "This interval excludes 0 on its own; after adjustment for the number of comparisons the difference cannot be told from 0.";
 
 /** The sentences at a view: [{tone, parts: [[text, whether it is a name], ...]}, ...]. */
 function sentencesOf(view) {
@@ -15,7 +16,7 @@ function sentencesOf(view) {
   roundSentence(view, name, say);
   if (view.few && view.choice.data === "own") {
     const verb = view.few === 1 ? "has" : "have";
-    say("plain", `${view.few} of ${view.clients} clients ${verb} fewer than ${FEW} test samples: there, one is more than 5 points.`);
+    say("plain", `${view.few} of ${view.clients} clients ${verb} fewer than ${FEW} test samples: for these, one sample is worth more than 5 points.`);
   }
   if (view.lines.some((line) => line.apart && line.apart.low !== null)) {
     say("plain", "Intervals are over seeds, with the clients as they are: they do not say what other clients would show.");
@@ -48,7 +49,7 @@ function bestSentence(view, name, say) {
 
 function againstSentences(view, say) {
   const compared = view.lines.filter((line) => line.apart && line.number);
-  const gain = (line) => (view.info.higher ? 1 : -1) * inOrder(line.apart.mean);
+  const gain = (line) => (view.info.higher ? 1 : -1) * line.apart.mean;
   const told = compared.filter((line) => line.adjusted !== null && line.adjusted < LEVEL);
   const open = compared.filter((line) => line.adjusted !== null && line.adjusted >= LEVEL);
   const without = compared.filter((line) => line.adjusted === null);
@@ -61,11 +62,11 @@ function againstSentences(view, say) {
     ["good", "Better than ", together, told.filter((line) => gain(line) > 0)],
     ["bad", "Worse than ", together, told.filter((line) => gain(line) <= 0)],
     ["plain", "Cannot be told apart from ", together, open],
-    ["plain", "With one seed nothing can be said about others; differences from ", "", single],
+    ["plain", "One seed says nothing about other seeds; differences from ", "", single],
     ["plain", "All seeds have the very same difference, so there is no interval; differences from ", "", agreeing],
   ]) {
     if (!lines.length) continue;
-    const ordered = [...lines].sort((a, b) => (tone === "bad" ? gain(a) - gain(b) : gain(b) - gain(a)));
+    const ordered = [...lines].sort((a, b) => (tone === "bad" ? 1 : -1) * (inOrder(gain(a)) - inOrder(gain(b))));
     const parts = [before, [view.lines[view.against].name, true], `${after} in ${unit}: `];
     ordered.slice(0, MOST).forEach((line, k) => {
       if (k) parts.push("; ");
@@ -73,7 +74,7 @@ function againstSentences(view, say) {
     });
     const rest = ordered.length - MOST;
     parts.push(rest > 0 ? `; and ${rest} more, in the table below.` : ".");
-    if (ordered.slice(0, MOST).some(onlyAlone)) parts.push(` ${ALONE} The interval itself leaves 0 out, but not with that many comparisons.`);
+    if (ordered.slice(0, MOST).some(onlyAlone)) parts.push(` ${ALONE} ${ONLY_ALONE}`);
     say(tone, ...parts);
   }
 }
@@ -105,7 +106,7 @@ function seedSentences(view, name, say) {
     say("plain", "No seed in common with the reference: ", ...listed(lost, name, " and "), ".");
   }
   const missing = view.lines.filter((line) => !line.number).map((line) => line.i);
-  if (missing.length) say("plain", "Without such a number: ", ...listed(missing, name, " and "), ".");
+  if (missing.length) say("plain", "Not measured for: ", ...listed(missing, name, " and "), ".");
   const other = known.filter((line) => line.cell.model !== view.choice.model).map((line) => line.i);
   if (other.length) {
     say("plain", "Without a global model, so that the personal ones stand in: ", ...listed(other, name, " and "), ".");

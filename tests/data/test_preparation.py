@@ -55,7 +55,7 @@ def test_texts_become_the_training_samples() -> None:
         assert preparation.words == ("good", "day", ",", "bad")
         assert same(preparation(TWEETS), source.x)
         assert same(preparation(source.x), source.x)
-        with pytest.raises(FedpriorError, match="words of numbers 0 to 6 are given; valid: 0 to 5"):
+        with pytest.raises(FedpriorError, match="word ids 0 to 6 are given; valid: 0 to 5"):
             preparation(np.full((1, 25), 6) * np.eye(25, dtype=int)[:1])
         with pytest.raises(FedpriorError, match=r"x must hold whole numbers of at most 32 bits; got 1.5"):
             preparation(np.full((1, 25), 1.5))
@@ -78,7 +78,7 @@ def test_arrays_of_one_s_own_are_read_as_they_are() -> None:
     words = from_arrays([[0, 2], [1, 1]], [0, 1], vectors=np.zeros((3, 2)))
     assert same(restored(words.preparation)([[0, 2], [1, 1]]), words.x)
     assert same(restored(words.preparation)([[0.0, 2.0], [1.0, 1.0]]), words.x)
-    with pytest.raises(FedpriorError, match="does not know the words; give numbers"):
+    with pytest.raises(FedpriorError, match="was saved without its vocabulary; give ids"):
         words.preparation(["good"])
     assert Preparation()(x).shape == x.shape
 

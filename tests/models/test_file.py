@@ -66,7 +66,7 @@ def test_a_changed_bit_is_noticed_wherever_it_is(tmp_path: Path) -> None:
         assert "m is " in refusal(path)
     for cut in (0, 4, 100, len(whole) - 1):
         path.write_bytes(whole[:cut])
-        with pytest.raises(fp.FedpriorError, match="is no saved model, or is cut"):
+        with pytest.raises(fp.FedpriorError, match="is not a saved model, or is truncated"):
             fp.load(path)
 
 
@@ -81,7 +81,7 @@ def test_what_is_no_model_is_told(tmp_path: Path) -> None:
     for name, message in {
         "none": "cannot read the model .*none: No such file",
         "state": "holds arrays, but no model that fedprior saved; `fedprior export` makes one",
-        "text": "is no saved model, or is cut",
+        "text": "is not a saved model, or is truncated",
         "fifo": "is no regular file",
         ".": "is a folder",
         "dangling": "No such file",

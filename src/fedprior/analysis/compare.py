@@ -124,7 +124,7 @@ class Comparison:
         return f"{self.against} ({self.variants[self.against].model})"
 
 
-@np.errstate(invalid="ignore")  # two values beyond all numbers have no difference
+@np.errstate(invalid="ignore")  # inf - inf is NaN
 def compare(
     records: Iterable[RunRecord],
     *,

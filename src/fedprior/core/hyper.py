@@ -34,7 +34,7 @@ class Hyper:
     choices: Iterable[Any] | None = None  # the valid names (or numbers, or None)
     objects: type | None = None  # what may be given in place of a name
     inert: float | None = None  # the value at which it switches its part off
-    needs: tuple[str, Callable[[Any], bool]] | None = None  # without what it has no effect, and whether that is there
+    needs: tuple[str, Callable[[Any], bool]] | None = None  # what it has no effect without, and a test for that
     meaning: str = ""  # what it does, in words
 
     def wrong(self, value: Any, kind: Any = Any) -> str | None:
@@ -67,7 +67,7 @@ class Hyper:
         return f"is not valid; it must be {sort}"
 
     def lacks(self, method: Any) -> str | None:
-        """What a method, as it is set, has not and this hyper-parameter needs; None where nothing is missing."""
+        """What this hyper-parameter needs and the method, as set, lacks; None if nothing."""
         return None if self.needs is None or self.needs[1](method) else self.needs[0]
 
 

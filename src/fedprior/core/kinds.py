@@ -59,7 +59,7 @@ def admits(kind: Any, value: Any) -> bool:
 
 
 def standing_for(kind: Any, value: Any) -> Any:
-    """A value as its field wants it: of NumPy's numbers Python's, of a whole number a float, of a list a tuple.
+    """A value converted to its field's type: NumPy's numbers to Python's, whole numbers to floats, lists to tuples.
 
     >>> standing_for(float | None, 3), standing_for(tuple[int, ...], [1, 2]), standing_for(int, np.int64(2))
     (3.0, (1, 2), 2)

@@ -60,7 +60,7 @@ class Method(eqx.Module):
                 raise FedpriorError(f"{type(self).__name__}: {name} = {value!r} {wrong}")
 
     def in_force(self) -> dict[str, Any]:
-        """The settings by name; of one that None leaves to another, what that one says."""
+        """The settings by name, each None replaced by the value that it stands for."""
         return {name: getattr(self, name) for name in hypers(self)}
 
     def check(self, problem: Problem, w0: Vector) -> None:

@@ -100,8 +100,9 @@ def array_digests(arrays: Arrays) -> Digests:
 
 
 def fingerprint(name: str, how: str | None, digests: Digests) -> str:
-    """What tells a source's samples and their preparation from others. The words say no more than their vectors do, and runs
-    from before they were kept must go on.
+    """What tells a source's samples and their preparation from others.
+
+    The words are left out: they add nothing to their vectors, and runs made before words were kept can still be resumed.
     """
     return digest(name, str(how), json.dumps({k: v for k, v in digests.items() if k != WORDS}, sort_keys=True))
 

@@ -28,7 +28,7 @@ class Preparation:
     columns: tuple[str, ...] | None = None  # of a table, in the order in which a sample has them
     words: tuple[str, ...] | None = None  # with a vector, the first of which has id 2
     shape: tuple[int, ...] | None = None  # of a sample as it is given; None: any
-    vectors: int | None = None  # how many word vectors there are; None: a sample is no row of their numbers
+    vectors: int | None = None  # how many word vectors there are; None: samples are not word ids
 
     def __call__(self, given: npt.ArrayLike | Sequence[str]) -> npt.NDArray[Any]:
         """Prepare samples [n, ...].
@@ -72,14 +72,14 @@ class Preparation:
         if array.dtype.kind not in "biuf":
             texts = array.tolist()
             if self.words is None:
-                raise FedpriorError("the model reads the numbers of words, and does not know the words; give numbers")
+                raise FedpriorError("the model reads word ids and was saved without its vocabulary; give ids")
             if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
                 raise FedpriorError("the model reads texts; give a list of them")
             return token_ids(texts, {word: k for k, word in enumerate(self.words, start=2)})
         ids = self._shaped(as_numbers(array, "x", np.int32))
         if self.vectors is not None and ids.size and not 0 <= ids.min() <= ids.max() < self.vectors:
             span = f"{ids.min()} to {ids.max()}"
-            raise FedpriorError(f"words of numbers {span} are given; valid: 0 to {self.vectors - 1}")
+            raise FedpriorError(f"word ids {span} are given; valid: 0 to {self.vectors - 1}")
         return ids
 
     def plain(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An engineer's own file: a table as .csv, .tsv (either may be compressed: .csv.gz) or .parquet, or arrays as .npz.
+"""A file of the user's own: a table as .csv, .tsv (either may be compressed: .csv.gz) or .parquet, or arrays as .npz.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:

@@ -83,7 +83,7 @@ def _column(given: Any, what: str) -> np.ndarray:
 
 
 def _numbered(y: np.ndarray, settings: SiteSettings) -> np.ndarray:
-    number: dict[int | str, int] = {name: k for k, name in enumerate(settings.classes)}
+    number: dict[Any, int] = {name: k for k, name in enumerate(settings.classes)}
     # By their texts, too, which differ: a site whose labels all look like numbers reads 1 where the federation says "1".
     by_text = {str(name): k for name, k in number.items()}
     labels: list[Any] = y.tolist()

@@ -168,11 +168,9 @@ class HeurFedAMP(FedAMP):
         above=0,
         meaning="how sharply attention prefers models in the same direction",
     )
-    a: float | None = hyper(
-        None, "HeurFedAMP has no such step: see xi", meaning="without meaning here: xi takes its place"
-    )
+    a: float | None = hyper(None, "HeurFedAMP has no such step: see xi", meaning="not used here: xi takes its place")
     keep: float = hyper(
-        FedAMP.keep, "HeurFedAMP keeps xi of a client's own model", meaning="without meaning here: xi takes its place"
+        FedAMP.keep, "HeurFedAMP keeps xi of a client's own model", meaning="not used here: xi takes its place"
     )
     xi: float = hyper(
         0.1,

@@ -79,8 +79,8 @@ class FedEM(Method):
     def _responsibilities(self, problem: Problem, pi: Array, learners: Vector, batch: Batch) -> Array:
         """q [M, B].
 
-        Not softmax(log pi - loss): the compiler takes log of a few numbers by another routine alone than among others, so
-        that a client in a process of its own would get other bits.
+        Not softmax(log pi - loss): the compiler computes the log of a few numbers differently when they stand alone, so that
+        a client in a process of its own would get other bits.
         """
         live = (pi > 1e-30)[:, None]
         losses = jnp.stack([problem.losses(row(learners, m), batch) for m in range(self.M)])

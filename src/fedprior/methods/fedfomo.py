@@ -37,7 +37,7 @@ class Server(NamedTuple):
     """What the server knows of all clients."""
 
     w: Vector  # [N, ...] everyone's last upload
-    there: Array  # [N] whose is of the last round
+    there: Array  # [N] who uploaded in the last round
     P: Array  # [N, N] how models served clients, added up
     t: Array  # rounds done
 

@@ -71,7 +71,9 @@ def read(path: Path) -> tuple[Header, dict[str, np.ndarray]]:
         raise FedpriorError(f"{path} is {what}; give the file of a model that was saved")
     content = checkpoint.read_arrays(path)
     if content is None:
-        raise FedpriorError(f"{path} is no saved model, or is cut; save it again (result.save, or `fedprior export`)")
+        raise FedpriorError(
+            f"{path} is not a saved model, or is truncated; save it again (result.save, or `fedprior export`)"
+        )
     arrays, texts = content
     if _ABOUT not in texts:
         raise FedpriorError(

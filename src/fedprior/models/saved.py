@@ -106,7 +106,7 @@ class Predictor:
         return f"Predictor({task}, {whose}, round {at}: {len(self.classes)} classes)"
 
     def probe(self) -> npt.NDArray[np.float32]:
-        """What the model says of made-up samples: by this, another activation is told from the one that was saved."""
+        """The model's outputs on made-up samples, which expose a model with the same arrays but another activation."""
         count = SAMPLES_PER_STEP * math.prod(self.x_shape)
         x = np.arange(count).reshape(SAMPLES_PER_STEP, *self.x_shape)
         if self.preparation.vectors is not None:

@@ -124,8 +124,8 @@ class DiagonalGaussian(Gaussian):
 class LowRankGaussian(Gaussian):
     """P = d I + sum_k f_k f_k^T: stiffer along a few directions. Factors are stacked [r, ...].
 
-    Without given factors: d = 1/2 and two random sign vectors of length sqrt(1/2), so that P has eigenvalue 1 along them
-    (as the spherical Gaussian has everywhere) and 1/2 elsewhere.
+    Without given factors: d = 1/2 and two random sign vectors of length sqrt(1/2), so that P has eigenvalues of about 1
+    along them (as the spherical Gaussian has everywhere) and 1/2 elsewhere.
 
     >>> prior = LowRankGaussian(Vector(jnp.array([[1.0, 1.0]])), diagonal=1.0)
     >>> prior.solve(prior.times(Vector(jnp.array([3.0, -2.0])))).tree.tolist()

@@ -147,8 +147,10 @@ DEVIATION = "± standard deviation over n seeds"  # the one meaning of the sign
 def support_words(support: Support | None) -> list[str]:
     """How many test samples stand behind the worst tenth of clients, and behind a client.
 
-    >>> print(*support_words(Support([15, 16, *[30] * 18], 2, (31, 31), 3.333)), sep="; ")
-    worst 10%: 2 of 20 clients, 31 test samples, one of them up to 3.3 points; 2 clients have under 20: one is over 5 points
+    >>> for text in support_words(Support([15, 16, *[30] * 18], 2, (31, 31), 3.333)):
+    ...     print(text)
+    worst 10%: 2 of 20 clients, 31 test samples, one of them up to 3.3 points
+    2 clients have under 20: for these, one sample is worth more than 5 points
     """
     if support is None:
         return []
@@ -157,7 +159,8 @@ def support_words(support: Support | None) -> list[str]:
     one = "" if support.one_sample is None else f", one of them up to {support.one_sample:.1f} points"
     texts = [f"worst 10%: {support.worst} of {len(support.samples)} clients, {samples}{one}"]
     if support.few and support.one_sample is not None:
-        texts.append(f"{support.few} client{'s have' if support.few > 1 else ' has'} under {FEW}: one is over 5 points")
+        few = f"{support.few} client{'s have' if support.few > 1 else ' has'} under {FEW}"
+        texts.append(f"{few}: for these, one sample is worth more than 5 points")
     return texts
 
 

@@ -17,7 +17,7 @@ BETA = Hyper(
     "1: the plain mean; PRIOR's AM: 2",
     above=0,
     inert=1,
-    meaning="how many times as far as to the clients' mean the server goes",
+    meaning="how far the server moves, as a multiple of the way to the clients' mean",
 )  # 0 would freeze the server
 
 

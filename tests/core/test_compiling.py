@@ -93,6 +93,7 @@ def test_a_run_goes_on_with_the_options_that_it_recorded(tmp_path: Path, told: l
     assert begun.trial.program.engine.compiler.options == preferred_options()
 
 
+@pytest.mark.slow
 @pytest.mark.bits
 def test_sums_over_many_classes_do_not_depend_on_how_many_devices_there_are() -> None:
     """By the compiler's defaults, sums over more than 32 numbers are split otherwise in a program of several devices."""

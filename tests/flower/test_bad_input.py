@@ -88,6 +88,7 @@ def troubles(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> list[Tr
     ]
 
 
+@pytest.mark.slow
 def test_trouble_in_the_middle_of_a_run_is_one_sites_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -205,6 +205,7 @@ def test_what_never_began_cannot_be_resumed(tmp_path: Path) -> None:
         Deployment(tmp_path, ROW).run(resume=True)
 
 
+@pytest.mark.slow
 def test_a_run_can_be_made_longer_but_not_shorter(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     deployment = Deployment(tmp_path, ROW, rounds=2)
     run = deployment.run()

@@ -104,6 +104,7 @@ def test_a_site_comes_back_as_a_newcomer(tmp_path: Path, name: str) -> None:
     assert ledger.lost == []
 
 
+@pytest.mark.slow
 def test_only_who_asked_comes_back_and_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The site is lost in round 2, its owner says so in round 3, and it takes part again from round 4 on."""
     deployment = Deployment(tmp_path, "local", rounds=6)

@@ -46,6 +46,7 @@ def test_a_finished_run_is_left_as_it_is_whoever_is_there(tmp_path: Path) -> Non
     assert contents(run.path) == before
 
 
+@pytest.mark.slow
 def test_a_longer_run_keeps_the_scores_of_sites_that_are_away(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, ROW, rounds=2)
     run = deployment.run()

@@ -85,6 +85,7 @@ def test_a_round_in_numpy() -> None:
     np.testing.assert_allclose(up.tree.bias, learners.tree.bias - 0.1 * slope.mean(1), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_one_learner_is_fedavg() -> None:
     problem, data = blobs()

@@ -25,7 +25,7 @@ def test_notes_tell_what_differs_from_the_paper() -> None:
 
 
 @pytest.mark.xdist_group("reproduced tables")
-@pytest.mark.parametrize("name", ["ablation", "robustness", "table1"])
+@pytest.mark.parametrize("name", [pytest.param("ablation", marks=pytest.mark.slow), "robustness", "table1"])
 def test_every_cell_is_told_with_its_budget(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     # One folder for all of them: what a table has trained, the next one finds.
     folder = tmp_path_factory.getbasetemp() / "reproduced"

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
+import fedprior as fp
 from fedprior.errors import FedpriorError
-from fedprior.methods import make
+from fedprior.methods import METHODS, make
+from fedprior.methods.fedavg import FedAvg
+from fedprior.methods.fedu import FedU
 from fedprior.priors.means import find_mean
 from fedprior.study.settings import LONGEST
-from fedprior.study.variant import Variant, check_name, check_names
+from fedprior.study.variant import Variant, check_name, check_names, name_of
 
 
 @pytest.mark.parametrize(
@@ -123,3 +127,30 @@ def test_objects_stay_in_this_process() -> None:
         Variant.of(make("mh")).plain()
     with pytest.raises(FedpriorError, match=r"holds a setting that no other process can build .*use names"):
         Variant.of("mh", {"mean": find_mean("lg")}).plain()
+
+
+def test_a_class_that_is_called_like_a_method_is_not_taken_for_it() -> None:
+    class FedProx(FedAvg):
+        mu: float = 0.1
+
+    class Ditto(FedAvg):  # without the lam that tasks set
+        pass
+
+    class Mine(FedAvg):
+        pass
+
+    for cls in (FedProx, Ditto):
+        row = Variant.of(cls())
+        assert row.method_name == row.name == f"{__name__}.{cls.__name__}"
+    assert name_of(Mine()) == "mine"
+    assert name_of(type(make("ditto"))(lam=7.0)) == "ditto"  # the shipped class, whatever its settings
+    task = fp.task("digits-mclr", rounds=1, lam=3.0, **{"partition.clients": 5})
+    (program,) = fp.Study(task, [Ditto()], local=False).programs
+    assert program.variant.method_name == f"{__name__}.Ditto"
+
+
+def test_presets_that_are_arrays_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
+    chain, ring = np.eye(5, k=1) + np.eye(5, k=-1), np.ones((5, 5)) - np.eye(5)
+    fp.register("chain", FedU, graph=chain)
+    assert (name_of(FedU(graph=ring)), name_of(FedU(graph=chain.copy())), name_of(FedU())) == ("fedu", "chain", "fedu")

@@ -25,7 +25,7 @@ from fedprior.records.spending import rounds_within, spending
 from fedprior.records.thinning import ClientRows, automatic
 from fedprior.study.settings import Protocol, change_protocol
 from fedprior.study.task import Task
-from fedprior.study.variant import Variant, name_of
+from fedprior.study.variant import Variant, differ, name_of
 from fedprior.wrappers import WRAPPERS, in_force, wrap
 
 MOST_POOLED = 10**9  # predictions of personal models on the pooled test, beyond which they are made only on request
@@ -58,16 +58,12 @@ def _check_given(task: Task, method: Method) -> None:
             getattr(method, key),
             methods.METHODS.find(name).preset.get(key, getattr(type(method), key, None)),
         )
-        if value == default != getattr(usual, key):
+        if not differ(value, default) and differ(value, getattr(usual, key)):
             raise FedpriorError(
                 f"the given {type(method).__name__} has {key} = {value!r}, its default, where task '{task.name}' has "
                 f"{getattr(usual, key)!r}; give the method by its name, '{name}', which takes the task's settings, with "
                 f"what you change: fp.Variant.of('{name}', {key}={value!r})"
             )
-
-
-def _differ(a: Any, b: Any) -> bool:
-    return a is not b and (not isinstance(a, str | int | float | bool | None) or a != b)
 
 
 def has_global_model(task: Task, method: Method) -> bool:
@@ -126,7 +122,7 @@ class Program:
         if not isinstance(self.variant.method, str):
             return {}
         usual = vars(method_for(self.task, Variant.of(self.variant.method)))
-        return {key: value for key, value in vars(self.method).items() if _differ(value, usual[key])}
+        return {key: value for key, value in vars(self.method).items() if differ(value, usual[key])}
 
     @cached_property
     def protocol(self) -> Protocol:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.schema import plain
 from fedprior.study.assignment import assign, current_key, format_value, native, parse_assignment
@@ -82,7 +84,7 @@ class Variant:
 
     @property
     def method_name(self) -> str:
-        """The registered name, or that of the class of a method of the user's own."""
+        """The registered name, or that of the class of a method of the user's own (see `name_of`)."""
         return self.method if isinstance(self.method, str) else name_of(self.method)
 
     def plain(self) -> dict[str, Any]:
@@ -113,18 +115,38 @@ class Variant:
 def name_of(method: Method) -> str:
     """The registered name that stands for a method object, or else that of its class.
 
+    A class of the user's own whose name belongs to another method is told from that by its module: "__main__.FedProx".
+
     >>> from fedprior.methods import make
     >>> name_of(make("mh", lam=5.0)), name_of(make("fedavg"))
     ('mh', 'fedavg')
     """
     from fedprior.methods import METHODS
 
+    cls = type(method)
     alike = {
         name: len(entry.preset)
         for name, entry in METHODS.items()
-        if entry.cls is type(method) and all(getattr(method, key) == value for key, value in entry.preset.items())
+        if entry.cls is cls and not any(differ(getattr(method, key), value) for key, value in entry.preset.items())
     }
-    return max(alike, key=lambda name: alike[name]) if alike else type(method).__name__.lower()
+    if alike:
+        return max(alike, key=lambda name: alike[name])
+    name = cls.__name__.lower()
+    return name if name not in METHODS or METHODS.find(name).cls is cls else f"{cls.__module__}.{cls.__name__}"
+
+
+def differ(a: Any, b: Any) -> bool:
+    """Whether two values of a setting differ; they may be arrays.
+
+    >>> differ(np.ones(2), np.ones(2)), differ(np.ones(2), np.ones(3)), differ(np.ones(2), 1.0), differ("w", "w")
+    (False, True, True, False)
+    """
+    if a is b:
+        return False
+    try:
+        return np.shape(a) != np.shape(b) or not np.all(a == b)
+    except (TypeError, ValueError):  # they cannot be compared
+        return True
 
 
 def _written(value: Any) -> str:

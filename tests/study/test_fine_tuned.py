@@ -76,3 +76,24 @@ def test_without_models_too_overwriting_begins_anew(tmp_path: Path) -> None:
 
     study.run(tmp_path, overwrite=True, models=False, watch=watch)
     assert told == [0, 1, 2]
+
+
+def test_the_step_of_what_is_scored_is_recorded_and_must_stay(tmp_path: Path) -> None:
+    task = small_task(rounds=1)
+
+    def study(**settings: Any) -> fp.Study:
+        return fp.Study(task, ["fedavg:R=1"], local=False, score_fine_tuned=1, **settings)
+
+    def wrappers(**settings: Any) -> Any:
+        return next(study(**settings).trials()).config()["run"]["variant"]["wrappers"]
+
+    assert wrappers(fine_tune_step=0.5) == {"fine_tune_step": 0.5}
+    assert study(fine_tune_step=0.5).remarks() == []
+    usual = getattr(study().programs[0].method, "alpha")  # noqa: B009
+    assert wrappers() == wrappers(fine_tune_step=usual) == {}  # as records of before have it
+    study(fine_tune_step=0.5).run(tmp_path)
+    with pytest.raises(FedpriorError, match=r"variant\.wrappers\.fine_tune_step: 0\.5 then, 0\.001 now"):
+        study(fine_tune_step=0.001).run(tmp_path, resume=True)
+    with pytest.raises(FedpriorError, match=r"variant\.wrappers\.fine_tune_step: 0\.5 then, None now"):
+        study().run(tmp_path, resume=True)
+    assert study(fine_tune_step=0.5).run(tmp_path, resume=True).runs[0].finished

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedprior as fp
+from fedprior import registry
 from fedprior.errors import FedpriorError
 from fedprior.methods import METHODS, make
 from fedprior.methods.fedavg import FedAvg
@@ -150,6 +151,7 @@ def test_a_class_that_is_called_like_a_method_is_not_taken_for_it() -> None:
 
 
 def test_presets_that_are_arrays_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "ADDED", set())
     monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
     chain, ring = np.eye(5, k=1) + np.eye(5, k=-1), np.ones((5, 5)) - np.eye(5)
     fp.register("chain", FedU, graph=chain)

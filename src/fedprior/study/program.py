@@ -27,6 +27,7 @@ from fedprior.study.settings import Protocol, change_protocol
 from fedprior.study.task import Task
 from fedprior.study.variant import Variant, differ, name_of
 from fedprior.wrappers import WRAPPERS, in_force, wrap
+from fedprior.wrappers.fine_tuning import step_of
 
 MOST_POOLED = 10**9  # predictions of personal models on the pooled test, beyond which they are made only on request
 
@@ -136,8 +137,23 @@ class Program:
 
     def fine_tuned_at(self, values: Mapping[str, Any]) -> Algorithm:
         """The same with the steps of FT that are scored besides: the algorithm of the row with fine_tune = that many."""
-        method, steps = at_values(self.method, dict(values)), self.protocol.score_fine_tuned
-        return wrap(method.algorithm(), {**self.variant.wrappers, "fine_tune": steps}, method)
+        method = at_values(self.method, dict(values))
+        return wrap(method.algorithm(), self.scored_wrappers, method)
+
+    @property
+    def scored_wrappers(self) -> dict[str, Any]:
+        """The row's settings of wrappers, and with them the steps of FT that are scored besides, if any."""
+        steps = self.protocol.score_fine_tuned
+        return {**self.variant.wrappers, **({"fine_tune": steps} if steps else {})}
+
+    def recorded_wrappers(self, method: Method) -> dict[str, Any]:
+        """Those in force; of FT that is scored besides, the size of its steps, unless it is the usual one.
+
+        The usual one was never recorded, and runs of before must go on.
+        """
+        step = step_of(self.variant.wrappers, method)
+        scored = self.protocol.score_fine_tuned and step != step_of({}, method)
+        return {**in_force(self.variant.wrappers, method), **({"fine_tune_step": step} if scored else {})}
 
     @cached_property
     def engine(self) -> Engine:

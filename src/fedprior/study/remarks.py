@@ -20,7 +20,7 @@ def remarks_on(program: Program) -> list[str]:
             f"the personal models of {program.task.federation.n_clients:,} clients are not scored on the pooled test, which "
             "would take long; pooled=last does it all the same"
         )
-    for key in wrappers.keys() - in_force(wrappers, method).keys():
+    for key in wrappers.keys() - in_force(program.scored_wrappers, method).keys():
         whole, default = WRAPPERS.find(key).part_of, WRAPPERS.find(key).default
         if whole is not None and wrappers[key] != default:
             texts.append(f"{name}: {key} does nothing without {whole}")

@@ -167,7 +167,7 @@ class Trial:
                     "name": variant.name,
                     "method": variant.method_name,
                     "settings": {name: _plain(value) for name, value in vars(self.method).items()},
-                    "wrappers": in_force(variant.wrappers, program.method),
+                    "wrappers": program.recorded_wrappers(self.method or program.method),
                     "protocol": {key: value for key, value in variant.protocol.items() if key not in NOT_RECORDED},
                     "revisions": self._revisions(),
                 },

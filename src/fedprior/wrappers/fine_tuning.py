@@ -37,9 +37,15 @@ def fine_tune(a: Algorithm, steps: int = 1, alpha: Scalar = 0.01) -> Algorithm:
     return a._replace(personal_model=personal_model)
 
 
-def _apply(algorithm: Algorithm, settings: Mapping[str, Any], method: Method) -> Algorithm:
+def step_of(settings: Mapping[str, Any], method: Method) -> Scalar:
+    """The size of the steps: as set, or else the method's usual one."""
     own: Scalar = getattr(method, "alpha", 0.01)
-    return fine_tune(algorithm, settings["fine_tune"], settings.get("fine_tune_step", own))
+    given: Scalar = {**method.wrapper_defaults, **settings}.get("fine_tune_step", own)
+    return given
+
+
+def _apply(algorithm: Algorithm, settings: Mapping[str, Any], method: Method) -> Algorithm:
+    return fine_tune(algorithm, settings["fine_tune"], step_of(settings, method))
 
 
 FINE_TUNING = Wrapper(

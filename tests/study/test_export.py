@@ -9,14 +9,14 @@ from fedprior.methods import METHODS, make
 from fedprior.records.schema import plain
 from fedprior.study.export import _variant
 from fedprior.study.program import method_for
-from fedprior.study.trial import _plain
+from fedprior.study.given import recorded
 
 
 def test_every_method_is_made_again_from_its_recorded_settings() -> None:
     task = fp.task("digits-mclr")
     for name in METHODS:
         method = method_for(task, fp.Variant.of(name))
-        settings = {key: _plain(value) for key, value in vars(method).items()}
+        settings = {key: recorded(value) for key, value in vars(method).items()}
         about = {
             "name": name,
             "method": name,

@@ -11,6 +11,7 @@ from fedprior.records.thinning import KEY
 
 # What configurations of this format did not have at first, and what it says of a run.
 SINCE = {"split": "samples for training and for testing", "start": "model and start"}
+GIVEN = "a given "  # begins the record of an object: what it is, and (at first without) a digest of what it holds
 
 
 def differences(old: Any, new: Any, where: str = "") -> list[str]:
@@ -58,14 +59,47 @@ def check_same(where: str, old: dict[str, Any], new: dict[str, Any]) -> list[str
         )
     unknown = {key: about for key, about in SINCE.items() if key not in old and key not in old["run"]}
     known = {key: value for key, value in _timeless(new["run"]).items() if key not in unknown}
-    apart = differences(_timeless(old["run"]), known) or start_differences(old.get("start"), new.get("start"))
+    before, unchecked = _as_told_now(old, new)
+    apart = differences(_timeless(before), known) or start_differences(old.get("start"), new.get("start"))
     if apart:
         raise FedpriorError(f"{where} holds a run of other settings ({'; '.join(apart[:3])}); use another --out")
     elsewhere = differences(old["environment"], new["environment"])
     return [
         *(f"resuming with another {text}" for text in elsewhere),
         *(f"an older version began this run: its {about} cannot be checked" for about in unknown.values()),
+        *(f"{text} cannot be checked" for text in unchecked),
     ]
+
+
+def _as_told_now(old: dict[str, Any], new: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A recorded run with the objects of now where nothing tells them from those of then, and what cannot be checked."""
+    run, now, unchecked = old["run"], new["run"], list[str]()
+    settings, protocol = dict(run["variant"]["settings"]), dict(run["protocol"])
+    pythons = {tuple(str(config["environment"].get("python")).split(".")[:2]) for config in (old, new)}
+    for key, value in settings.items():
+        if _may_be_same(value, given := now["variant"]["settings"].get(key), len(pythons) > 1):
+            settings[key] = given
+            unchecked.append(f"whether {key} is the object that it was")
+    chosen, given = protocol.get("selection"), now["protocol"].get("selection")
+    untold = "given_selection" not in old and new.get("given_selection") and not str(chosen).startswith(GIVEN)
+    if untold or _may_be_same(chosen, given, len(pythons) > 1):
+        protocol["selection"] = given
+        unchecked.append("whether the selection of clients is the function that it was")
+    return {**run, "protocol": protocol, "variant": {**run["variant"], "settings": settings}}, unchecked
+
+
+def _may_be_same(then: Any, now: Any, compiled_anew: bool) -> bool:
+    """Whether a record tells too little of an object: it has no digest, or another Python compiled a function.
+
+    >>> _may_be_same("a given Mean", "a given Mean 1f", False), _may_be_same("a given Mean 2e", "a given Mean 1f", False)
+    (True, False)
+    """
+    if then == now or not (isinstance(then, str) and then.startswith(GIVEN)):
+        return False
+    if isinstance(now, list):
+        return then in (f"{GIVEN}tuple", f"{GIVEN}list")
+    kind, _, digest = str(now).rpartition(" ")
+    return bool(digest) and (then == kind or (compiled_anew and then.rpartition(" ")[0] == kind))
 
 
 def _timeless(run: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedprior.errors import FedpriorError
 from fedprior.files import write_json
 from fedprior.records.runs import RunFolder
+from fedprior.records.sameness import GIVEN
 from fedprior.records.schema import ClientId
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ def open_run(folder: Path, data: Path | None = None) -> Result:
         trial = Trial(program, int(recorded["seed"])).compiled_as(run.config)
     except (KeyError, TypeError) as error:
         raise FedpriorError(f"{folder / 'config.json'} does not describe a run of fedprior ({error!r})") from error
-    warnings = run.check_same(trial.config())
+    config = trial.config()
+    config["run"]["protocol"]["selection"] = recorded["protocol"].get("selection")  # who trained, models do not ask
+    warnings = run.check_same(config)
     engine = trial.program.engine
     host, damaged = run.restore(engine.host_template(trial.values or ()))
     if host is None:
@@ -69,7 +72,10 @@ def _task(folder: Path, recorded: dict[str, Any], file: Path | str | None) -> Ta
         if not Path(str(file)).exists():
             raise FedpriorError(f"the file of samples of {folder}, {file}, is not there; say where it is: --data FILE")
         settings["data"] = {**settings["data"], "file": str(file)}
-    return open_task(read({**settings, **recorded["protocol"]}))
+    protocol = dict(recorded["protocol"])
+    if str(protocol.get("selection")).startswith(GIVEN):
+        del protocol["selection"]
+    return open_task(read({**settings, **protocol}))
 
 
 def _variant(folder: Path, recorded: dict[str, Any]) -> Variant:
@@ -77,7 +83,7 @@ def _variant(folder: Path, recorded: dict[str, Any]) -> Variant:
     from fedprior.study.variant import Variant
 
     about = recorded["variant"]
-    given = [key for key, value in about["settings"].items() if isinstance(value, str) and value.startswith("a given ")]
+    given = [key for key, value in about["settings"].items() if isinstance(value, str) and value.startswith(GIVEN)]
     if about["method"] not in METHODS or given:
         what = f"the method '{about['method']}'" if about["method"] not in METHODS else f"an object for {given[0]}"
         raise FedpriorError(f"{folder} holds a run with {what}, which only your program has; {IN_PYTHON}")

@@ -35,6 +35,7 @@ from fedprior.records.schema import (
     Times,
 )
 from fedprior.study.environment import environment
+from fedprior.study.given import described, recorded
 from fedprior.study.program import Program
 from fedprior.study.settings import NOT_RECORDED
 from fedprior.wrappers import WRAPPERS, in_force
@@ -157,6 +158,7 @@ class Trial:
             "pooled": program.pooled,
             "aggregated": engine.aggregated,
             "participation": engine.participation,
+            **({} if task.select is None else {"selection": described("selection", task.select)}),
         }
         config = {
             "format": FORMAT,
@@ -166,7 +168,7 @@ class Trial:
                 "variant": {
                     "name": variant.name,
                     "method": variant.method_name,
-                    "settings": {name: _plain(value) for name, value in vars(self.method).items()},
+                    "settings": {name: recorded(value) for name, value in vars(self.method).items()},
                     "wrappers": program.recorded_wrappers(self.method or program.method),
                     "protocol": {key: value for key, value in variant.protocol.items() if key not in NOT_RECORDED},
                     "revisions": self._revisions(),
@@ -179,8 +181,9 @@ class Trial:
                 "split": task.federation.split,
                 **({} if task.federation.names is None else {"client_ids": list(task.partition.ids)}),
             },
+            "given_selection": task.select is not None,
             "start": self.start,
-            "changed": {key: _plain(getattr(self.method, key)) for key in program.changed},
+            "changed": {key: recorded(getattr(self.method, key)) for key in program.changed},
             "metrics": [dataclasses.asdict(info) for info in self._measured],
             "environment": environment(),
             "compiler_options": dict(engine.compiler.options),
@@ -268,10 +271,6 @@ def is_finite(state: State) -> bool:
     """Whether all numbers that clients and server keep are finite."""
     kept = jax.tree.leaves((state.clients, state.server))
     return all(bool(jnp.isfinite(x).all()) for x in kept if jnp.issubdtype(x.dtype, jnp.floating))
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool | None) else f"a given {type(value).__name__}"
 
 
 class Progress(NamedTuple):

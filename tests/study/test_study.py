@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import numpy as np
 import pytest
 from program import contents, fedprior, kept
@@ -380,3 +381,23 @@ def test_programs_share_the_samples_of_a_task() -> None:
     programs = fp.Study(small_task(), ["fedavg", "mh"], local=False).programs
     assert all(isinstance(program, Program) for program in programs)
     assert programs[0].task.federation is programs[1].task.federation
+
+
+def test_a_wrapper_is_asked_about_only_where_the_method_fits() -> None:
+    """Whether there is a global model is known of a method that works on the task; where it does not, that is told."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+    task = fp.task_from_arrays(
+        x, y, np.arange(60) % 3, lambda key: eqx.nn.MLP(3, 2, 4, 1, key=key), rounds=1, aggregated=2
+    )
+    told = {}
+    for settings in ({}, {"beta": 2.0}):
+        with pytest.raises(fp.FedpriorError) as error:
+            fp.Study(task, ["fedpac"], local=False, **settings).programs  # type: ignore[arg-type]  # noqa: B018
+        told[len(settings)] = str(error.value)
+    assert told[0] == told[1]
+    study = fp.Study(task, ["fedpac", "fedfomo:M=8", "fedavg"], local=False, optional=["fedpac", "fedfomo M=8"], beta=2)
+    assert [program.variant.name for program in study.programs] == ["fedavg"]
+    assert study.left_out["arrays", "fedpac"] == told[0]
+    assert study.left_out["arrays", "fedfomo M=8"].startswith("FedFomo: M = 8 models to choose from")
+    assert not study.without

@@ -260,8 +260,13 @@ class Program:
         tuned = self.fine_tuned_at if self.protocol.score_fine_tuned else None
         return Evaluator(self.engine, "validation", metrics=self.protocol.metrics, tuned=tuned)
 
+    def check_method(self) -> None:
+        """Refuse a model that the method is not defined for: nothing else of the method need work on it."""
+        self.engine.algorithm.check(self.task.problem, self.engine.start_model(jax.random.key(0)))
+
     def check(self) -> None:
         """Refuse what makes no sense, before anything is compiled or written."""
+        self.check_method()
         name = type(self.method).__name__
         for key in in_force(self.variant.wrappers, self.method):
             if WRAPPERS.find(key).needs_global_model and not has_global_model(self.task, self.method):

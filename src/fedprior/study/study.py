@@ -113,10 +113,9 @@ class Study:
         programs = []
         for task in self.tasks:
             for row, given in zip(self.rows, self.variants, strict=True):
-                fitting = self._fitting(task, row, given)
-                method_for(task, fitting)  # settings that are not valid are refused for every row, optional ones too
-                program = Program(task, fitting)
+                method_for(task, row)  # settings that are not valid are refused for every row, optional ones too
                 try:
+                    program = Program(task, self._fitting(task, row, given))
                     program.check()
                 except FedpriorError as error:
                     if row.name not in self.optional:
@@ -128,18 +127,14 @@ class Study:
 
     def _fitting(self, task: Task, row: Variant, given: Variant) -> Variant:
         """An optional row without those wrappers of the whole study that need a global model where there is none."""
-        if row.name not in self.optional:
+        needing = [key for key in row.wrappers.keys() - given.wrappers.keys() if WRAPPERS.find(key).needs_global_model]
+        if row.name not in self.optional or not needing:
             return row
-        missing = [
-            key
-            for key in row.wrappers
-            if key not in given.wrappers
-            and WRAPPERS.find(key).needs_global_model
-            and not has_global_model(task, Program(task, row).method)
-        ]
-        if missing:
-            self.without[task.name, row.name] = ", ".join(missing)
-        wrappers = {key: value for key, value in row.wrappers.items() if key not in missing}
+        (program := Program(task, row)).check_method()
+        if has_global_model(task, program.method):
+            return row
+        self.without[task.name, row.name] = ", ".join(sorted(needing))
+        wrappers = {key: value for key, value in row.wrappers.items() if key not in needing}
         return Variant(row.name, row.method, row.settings, wrappers, row.protocol)
 
     def _named(self, task: str, row: str) -> str:

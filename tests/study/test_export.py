@@ -8,8 +8,8 @@ import fedprior as fp
 from fedprior.methods import METHODS, make
 from fedprior.records.schema import plain
 from fedprior.study.export import _variant
-from fedprior.study.program import method_for
 from fedprior.study.given import recorded
+from fedprior.study.program import method_for
 
 
 def test_every_method_is_made_again_from_its_recorded_settings() -> None:

@@ -401,3 +401,16 @@ def test_a_wrapper_is_asked_about_only_where_the_method_fits() -> None:
     assert study.left_out["arrays", "fedpac"] == told[0]
     assert study.left_out["arrays", "fedfomo M=8"].startswith("FedFomo: M = 8 models to choose from")
     assert not study.without
+
+
+def test_a_row_that_is_an_object_keeps_its_settings_and_that_is_told() -> None:
+    rows: dict[str, Any] = {
+        "named": {"method": "mh"},
+        "own": {"method": make("mh")},
+        "same": {"method": make("mh", lam=3.0)},
+    }
+    study = fp.Study(small_task(), rows, local=False, lam=3, beta=2.0)
+    assert [program.method.lam for program in study.programs] == [3.0, 15.0, 3.0]  # type: ignore[attr-defined]
+    assert study.remarks() == [
+        "own keeps its lam = 15.0 where other rows have lam = 3: it is given as an object; give its name to change it"
+    ]

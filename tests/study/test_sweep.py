@@ -258,3 +258,10 @@ def test_old_cells_start_anew_and_this_is_said(tmp_path: Path, ran: list[str]) -
     assert told == [f"{place} holds runs of an older version (1), which are not reused: their cells start anew"]
     assert ran == ["pfedme lam=1 seed=0", "pfedme lam=4 seed=0"]
     assert contents(old) == before
+
+
+def test_settings_of_the_protocol_reach_every_cell() -> None:
+    sweep = sweep_of("pfedme", {"lam": [1.0, 2.0]}, rounds=2, batch=5)
+    assert {(trial.program.rounds, trial.program.protocol.batch) for trial in sweep.trials()} == {(2, 5)}
+    with pytest.raises(fp.FedpriorError, match=r"'partition\.clients' belongs to the task, which is open already"):
+        sweep_of("pfedme", {"lam": [1.0]}, **{"partition.clients": 3}).programs  # noqa: B018

@@ -5,7 +5,7 @@ fp.Study(task, {"mh": {}, "mh+AM": {"method": "mh", "beta": 2}, "mh S=50": {"met
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
 from pathlib import Path
@@ -26,11 +26,9 @@ from fedprior.study.settings import TaskSettings, is_task_key, keywords, settabl
 from fedprior.study.task import Task
 from fedprior.study.task import task as open_by_name
 from fedprior.study.trial import Diverged, Trial
-from fedprior.study.variant import Variant, check_names
+from fedprior.study.variant import Variant, Variants, check_names, differ, rows_of
 from fedprior.study.workers import run_jobs
 from fedprior.wrappers import WRAPPERS, checked
-
-Variants = Mapping[str, Mapping[str, Any]] | Iterable[str | Variant | Method]
 
 
 class Study:
@@ -55,7 +53,7 @@ class Study:
         **settings: Any,
     ):
         self.seeds = chosen_seeds(seeds)
-        rows, self.optional = _rows(variants), set(optional)
+        rows, self.optional = rows_of(variants), set(optional)
         if local and not any(row.method_name == "local" for row in rows):
             rows = [Variant.of("local"), *rows]
             self.optional.add("local")
@@ -144,12 +142,22 @@ class Study:
     def remarks(self) -> list[str]:
         """What is valid but may not be meant: settings that do nothing, rows that were left out."""
         data = [f"{task.name}: {text}" for task in self.tasks for text in task.remarks]
-        texts = data + [text for program in self.programs for text in remarks_on(program)]
+        texts = data + [*self._unreached()] + [text for program in self.programs for text in remarks_on(program)]
         left = [f"{self._named(*row)} is left out: {why}" for row, why in self.left_out.items()]
         without = [
             f"{self._named(*row)} has no global model and runs without {keys}" for row, keys in self.without.items()
         ]
         return list(dict.fromkeys([*left, *without, *texts]))
+
+    def _unreached(self) -> Iterator[str]:
+        """The settings of all rows that a row given as an object has otherwise, which keeps its own."""
+        for row in (row for row in self.rows if not isinstance(row.method, str)):
+            own = {key: getattr(row.method, key) for key in self.settings if hasattr(row.method, key)}
+            for key in (key for key, value in own.items() if key not in WRAPPERS and differ(value, self.settings[key])):
+                yield (
+                    f"{row.name} keeps its {key} = {own[key]!r} where other rows have {key} = {self.settings[key]!r}: it is "
+                    "given as an object; give its name to change it"
+                )
 
     # -- cells ---------------------------------------------------------------------------------------------------------
 
@@ -251,22 +259,6 @@ class Study:
         results.runs.append(result)
         results.records.append(result.record)
         return result
-
-
-def _rows(variants: Variants) -> list[Variant]:
-    if isinstance(variants, Mapping):
-        return [_named(name, changes) for name, changes in variants.items()]
-    given = [variants] if isinstance(variants, str | Variant | Method) else variants
-    return [v if isinstance(v, Variant) else Variant.parse(v) if isinstance(v, str) else Variant.of(v) for v in given]
-
-
-def _named(name: str, changes: Mapping[str, Any]) -> Variant:
-    if not isinstance(changes, Mapping):
-        raise FedpriorError(
-            f"row '{name}': give a dictionary of what it changes, such as {{'beta': 2}}, not {changes!r}"
-        )
-    rest = {key: value for key, value in changes.items() if key != "method"}
-    return Variant.of(changes.get("method", name), rest, name=name)
 
 
 def run(

@@ -65,7 +65,7 @@ class Sweep(Study):
         self.grid = {current_key(key): values for key, values in (grid or {}).items()}
         check_grid(names, self.grid, self.fixed)
         self.candidates: dict[str, list[Variant]] = {name: self._cells_of(task, name) for name in names}
-        around = {key: value for key, value in self.fixed.items() if key in WRAPPERS}
+        around = {key: value for key, value in self.fixed.items() if key in WRAPPERS or is_task_key(key)}
         super().__init__(task, itertools.chain(*self.candidates.values()), seeds=seeds, local=False, **around)
         self._outcomes: dict[str, tuple[dict[int, RunRecord], str | None]] = {}
 

@@ -171,3 +171,26 @@ def check_names(variants: Iterable[Variant]) -> list[Variant]:
             raise FedpriorError(f"two rows are called '{variant.name}'; give one of them another name")
         by_name[key] = variant
     return list(by_name.values())
+
+
+Variants = Mapping[str, Mapping[str, Any]] | Iterable["str | Variant | Method"]
+
+
+def rows_of(variants: Variants) -> list[Variant]:
+    """The rows that names, variants and methods stand for, or a dictionary from names to what each row changes."""
+    from fedprior.core.method import Method
+
+    if isinstance(variants, Mapping):
+        return [_named(name, changes) for name, changes in variants.items()]
+    one = isinstance(variants, str | Variant | Method) or not isinstance(variants, Iterable)
+    given: list[Any] = [variants] if one else [*variants]
+    return [v if isinstance(v, Variant) else Variant.parse(v) if isinstance(v, str) else Variant.of(v) for v in given]
+
+
+def _named(name: str, changes: Mapping[str, Any]) -> Variant:
+    if not isinstance(changes, Mapping):
+        raise FedpriorError(
+            f"row '{name}': give a dictionary of what it changes, such as {{'beta': 2}}, not {changes!r}"
+        )
+    rest = {key: value for key, value in changes.items() if key != "method"}
+    return Variant.of(changes.get("method", name), rest, name=name)

@@ -34,7 +34,7 @@ from fedprior.study.program import Program
 from fedprior.study.recorder import run_trial
 from fedprior.study.trial import Trial
 from study.small import run as run_small
-from study.small import small_program, stop_after
+from study.small import small_program, small_task, stop_after
 
 pytestmark = [pytest.mark.bits, pytest.mark.xdist_group("resume")]  # its fixtures run: once is enough
 
@@ -382,3 +382,29 @@ def test_a_state_moves_between_one_device_and_two() -> None:
         for _ in range(2):
             moved, _ = second.step(moved)
         assert to_bytes(second.placement.to_host(moved)) == reference
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ({"rounds": 2}, {"rounds": 3}),
+        ({"budget.gradients": 20}, {"budget.gradients": 30}),
+        ({"rounds": 2}, {}),
+    ],
+)
+def test_a_row_whose_length_is_its_own_is_made_longer_too(
+    tmp_path: Path, short: dict[str, Any], long: dict[str, Any]
+) -> None:
+    def study(own: dict[str, Any]) -> fp.Study:
+        task = small_task(rounds=3, pooled="never")
+        return fp.Study(task, {"short": {"method": "fedavg", "R": 10, **own}}, local=False)
+
+    (first,) = study(short).run(tmp_path / "both").runs
+    (resumed,) = study(long).run(tmp_path / "both", resume=True).runs
+    study(long).run(tmp_path / "once")
+    assert (first.record.round, resumed.record.round) == (2, 3)
+    files = [kept(tmp_path / out / "arrays" / "short" / "0") for out in ("both", "once")]
+    assert files[0].pop("checkpoints/round-00000002.safetensors")  # the last state of the shorter run
+    assert files[0] == files[1]
+    with pytest.raises(fp.FedpriorError, match=r"budget"):
+        study({"budget.megabytes": 1.0}).run(tmp_path / "both", resume=True)

@@ -103,5 +103,18 @@ def _may_be_same(then: Any, now: Any, compiled_anew: bool) -> bool:
 
 
 def _timeless(run: dict[str, Any]) -> dict[str, Any]:
-    """A run's settings without its length, which may be changed."""
-    return {**run, "protocol": {**run["protocol"], "rounds": 0}}
+    """A run's settings without its length, which may be changed: the rounds, the row's own, and how much a budget is of.
+
+    >>> run = {"protocol": {"rounds": 9, "budget": {"gradients": 40}}, "variant": {"protocol": {"rounds": 9}}}
+    >>> _timeless(run)
+    {'protocol': {'rounds': 0, 'budget': {'gradients': 0}}, 'variant': {'protocol': {}}}
+    """
+    variant = {**run["variant"], "protocol": _without_length(run["variant"]["protocol"])}
+    return {**run, "protocol": {"rounds": 0, **_without_length(run["protocol"])}, "variant": variant}
+
+
+def _without_length(protocol: dict[str, Any]) -> dict[str, Any]:
+    rest = {key: value for key, value in protocol.items() if key != "rounds"}
+    if isinstance(budget := protocol.get("budget"), dict):
+        rest["budget"] = dict.fromkeys(budget, 0)
+    return rest

@@ -15,12 +15,13 @@ from program import contents, fedprior, kept
 import fedprior as fp
 from fedprior.engine.cost import Cost
 from fedprior.methods import keys, make
+from fedprior.methods.fedavg import FedAvg
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import Status
 from fedprior.report.tables import render
 from fedprior.study.cells import Cell
 from fedprior.study.program import Program
-from fedprior.study.results import Results
+from fedprior.study.results import Lost, Results
 from fedprior.study.trial import Diverged, Progress
 from study.example import FILE, ROWS, SETTINGS, example
 from study.small import share, small_task
@@ -373,8 +374,9 @@ def test_one_method_is_run_by_a_single_call(tmp_path: Path) -> None:
     assert (tmp_path / "arrays" / "fedavg" / "1" / "config.json").exists()
     (again,) = fp.run(task, "fedavg", R=1)  # by name and by object alike
     assert again.record.rows == first.record.rows
-    with pytest.raises(Diverged, match=r"fedavg diverged in round \d.*\(seed 0\)"):
+    with pytest.raises(Diverged, match=r"fedavg diverged in round \d.*\(seed 0\)") as error:
         fp.run(task, make("fedavg", R=1, alpha=1e38))
+    assert f"diverged in round {error.value.round}:" in str(error.value)
 
 
 def test_programs_share_the_samples_of_a_task() -> None:
@@ -414,3 +416,19 @@ def test_a_row_that_is_an_object_keeps_its_settings_and_that_is_told() -> None:
     assert study.remarks() == [
         "own keeps its lam = 15.0 where other rows have lam = 3: it is given as an object; give its name to change it"
     ]
+
+
+@pytest.mark.parametrize("given", [["fedavg"], {"fedavg": {}}, FedAvg, None, 5])
+def test_what_is_no_method_is_told(given: Any) -> None:
+    for start in (lambda: fp.run(small_task(), given), lambda: fp.Study(small_task(), {"x": {"method": given}})):
+        with pytest.raises(fp.FedpriorError, match=r"is no method; give the name of one, such as 'mh'") as error:
+            start()
+        assert "\n" not in str(error.value)
+    with pytest.raises(fp.FedpriorError, match="is no method"):
+        fp.Study(small_task(), 5)  # type: ignore[arg-type]
+
+
+def test_rows_that_are_left_out_are_not_told_of() -> None:
+    results = fp.Study(small_task(rounds=1), ["fedavg:R=1"], local=False).run()
+    results.lost += [Lost("arrays", "fedavg R=1", "diverged", "mine"), Lost("arrays", "mh", "diverged", "another's")]
+    assert results.only(["fedavg R=1"]).diverged == ["mine"]

@@ -132,7 +132,7 @@ def reused(cells: Iterable[Cell], results: Results, watch: CellWatch, warn: Call
         record = run.record()
         if record.status is Status.DIVERGED:
             text = f"{cell.variant} diverged in round {record.round} (seed {cell.seed}, {run.path})"
-            results.lost.append(Lost(cell.task, cell.variant, "diverged", text))
+            results.lost.append(Lost(cell.task, cell.variant, "diverged", text, record.round))
             watch(cell, None)
         else:
             results.records.append(record)

@@ -35,6 +35,7 @@ class Lost(NamedTuple):
     row: str
     how: str  # "diverged" or "failed"
     text: str  # what to tell
+    round: int = 0  # where it diverged; 0: nobody said
 
 
 @dataclass
@@ -156,7 +157,8 @@ class Results:
                 raise unknown("row", part, called)
         wanted = list(dict.fromkeys(called[part] for part in parts))
         records = [record for name in wanted for record in self.records if record.variant == name]
-        return Results(records, [run for run in self.runs if run.name in wanted], self.lost)
+        lost = [one for one in self.lost if one.row in wanted]
+        return Results(records, [run for run in self.runs if run.name in wanted], lost)
 
     def tables(self, round: str = "last", metric: str = "accuracy", warn: Warn = silent) -> dict[str, Table]:
         """A table for each task, and for each partition or data of it; those that lack the round are warned about."""

@@ -251,7 +251,8 @@ class Study:
             )
         except Diverged as error:
             kept = "" if cell.folder is None else f"; records kept in {cell.folder}"
-            results.lost.append(Lost(cell.task, cell.variant, "diverged", f"{error} (seed {cell.seed}{kept})"))
+            text = f"{error} (seed {cell.seed}{kept})"
+            results.lost.append(Lost(cell.task, cell.variant, "diverged", text, error.round))
             watch(cell, None)
             return None
         for text in result.warnings:
@@ -279,6 +280,7 @@ def run(
     """
     study = Study(task, [method], seeds=seeds, local=False, **keywords(settings))
     results = study.run(out, resume=resume, overwrite=overwrite, watch=watch)
-    if results.diverged:
-        raise Diverged(results.diverged[0], 0)
+    if results.lost:  # in this process, nothing else is lost
+        lost = results.lost[0]
+        raise Diverged(lost.text, lost.round)
     return results.runs

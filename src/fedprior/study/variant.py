@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -48,8 +49,13 @@ class Variant:
     ) -> Variant:
         """Sort changes into the method's own, the wrappers' and the protocol's; the row is named by what it changes."""
         from fedprior import methods
+        from fedprior.core.method import Method
         from fedprior.wrappers import WRAPPERS, checked
 
+        if not isinstance(method, str | Method):
+            raise FedpriorError(
+                f"{reprlib.repr(method)} is no method; give the name of one, such as 'mh', or a Method object"
+            )
         given = {current_key(key): native(value) for key, value in {**(changes or {}), **more}.items()}
         if isinstance(method, str):
             called, own = method, methods.keys(method)

@@ -194,7 +194,7 @@ def test_a_setting_that_does_nothing_is_warned_about(tmp_path: Path) -> None:
     )
     assert idle.code == 0
     lines = idle.err.splitlines()
-    assert "warning: meg: eta = 0 is valid but switches that part off" in lines
+    assert "warning: meg: eta = 0 is valid, but switches off what eta controls" in lines
     assert any(line.startswith("warning: meg: eta_alpha needs ") for line in lines)
     assert "meg" in idle.out
 

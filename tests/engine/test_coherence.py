@@ -77,7 +77,7 @@ def test_a_watched_step_gives_the_same_bits_and_the_vectors_from_theta_to_w() ->
 @pytest.mark.parametrize(
     ("row", "settings", "why"),
     [
-        ("fedem:M=2", {"participation": "all"}, "has not one of each"),
+        ("fedem:M=2", {"participation": "all"}, "does not have exactly one of each"),
         ("perfedavg", {"participation": "all"}, "made for evaluation"),
         ("mh", {"participation": "sampled"}, "only the sampled ones train"),
     ],

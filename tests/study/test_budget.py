@@ -96,7 +96,7 @@ def test_who_trains_counts_where_a_budget_is_of_the_whole_federation() -> None:
         rounds[kind] = [Program(task, fp.Variant.parse(name)).rounds for name in ("mh", "fedavg", "local")]
     assert rounds == {"gradients": [20, 120, 120], "total_gradients": [20, 600, 120], "megabytes": [10, 30, 100]}
     study = fp.Study(fp.task("digits-mclr", budget={"megabytes": 1}), ["fedavg"])
-    assert study.remarks() == ["local spends nothing of a budget of megabytes: it has 100 rounds"]
+    assert study.remarks() == ["local uses none of the megabytes budget, so it runs the protocol's 100 rounds"]
 
 
 @pytest.mark.parametrize(

@@ -78,11 +78,11 @@ def test_the_split_column_says_what_is_tested(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ("file =", 'source = "digits"\nfile =', "task 'mine': data.source and data.file both say which data; choose one"),
-        ('file = "data/visits.csv"', 'source = "digits"', "data.label, data.client, data.ignore: columns of a file"),
+        ('file = "data/visits.csv"', 'source = "digits"', "data.label, data.client, data.ignore: these name columns"),
         ('file = "data/visits.csv"', "", "task 'mine': 'data.source' is missing; name a source, or a file of your own"),
         ('label = "diagnosis"', "", "task 'mine': 'data.label' is missing; name the column"),
         ('label = "diagnosis"', 'label = "diagnosys"', "unknown column of visits.csv 'diagnosys' (did you mean 'diagnosis'"),
-        ('client = "hospital"', 'client = "diagnosis"', "column 'diagnosis' is data.label and data.client; a column can be"),
+        ('client = "hospital"', 'client = "diagnosis"', "column 'diagnosis' is data.label and data.client; name"),
         ("ignore =", 'features = ["age", "diagnosis"]\nignore =', "column 'diagnosis' is data.label and data.features"),
         ("ignore =", 'features = ["age", "age"]\nignore =', "column 'age' is twice in data.features"),
         ("ignore =", "features = []\nignore =", "task 'mine': data.features: list should have at least 1 item"),
@@ -110,7 +110,7 @@ def test_what_contradicts_itself(old: str, new: str, message: str | None, tmp_pa
 @pytest.mark.parametrize(
     ("partition", "message"),
     [
-        ('kind = "iid"\nclients = 2', 'data.split is not looked at by partition.kind = "iid"; leave one of them out'),
+        ('kind = "iid"\nclients = 2', 'partition.kind = "iid" ignores data.split; leave one of them out'),
         ("test_fraction = 0.5", "data.split and partition.test_fraction both say what is for testing"),
     ],
 )

@@ -39,7 +39,8 @@ def double(x: Any) -> Any:
     return x.max() / 2
 
 
-CHAIN, RING = np.eye(5, k=1) + np.eye(5, k=-1), np.ones((5, 5)) - np.eye(5)
+CHAIN: Any = np.eye(5, k=1) + np.eye(5, k=-1)
+RING: Any = np.ones((5, 5)) - np.eye(5)
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def test_what_does_nothing_is_told_where_the_user_set_it() -> None:
         "meg eta_alpha=0.1: eta_alpha needs a mean with a loss gradient, so that here it does nothing"
     ]
     assert remarks("lg", "meg", "mh", eta=0.1) == ["lg: eta needs a mean with memory, so that here it does nothing"]
-    assert remarks("mh:lam=0") == ["mh lam=0: lam = 0 is valid but switches that part off"]
+    assert remarks("mh:lam=0") == ["mh lam=0: lam = 0 is valid, but switches off what lam controls"]
 
 
 # -- several tasks -----------------------------------------------------------------------------------------------------

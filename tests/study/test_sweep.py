@@ -264,4 +264,4 @@ def test_settings_of_the_protocol_reach_every_cell() -> None:
     sweep = sweep_of("pfedme", {"lam": [1.0, 2.0]}, rounds=2, batch=5)
     assert {(trial.program.rounds, trial.program.protocol.batch) for trial in sweep.trials()} == {(2, 5)}
     with pytest.raises(fp.FedpriorError, match=r"'partition\.clients' belongs to the task, which is open already"):
-        sweep_of("pfedme", {"lam": [1.0]}, **{"partition.clients": 3}).programs  # noqa: B018
+        Sweep(small(), ["pfedme"], {"lam": [1.0]}, **{"partition.clients": 3}).programs  # noqa: B018

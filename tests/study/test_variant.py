@@ -153,6 +153,7 @@ def test_a_class_that_is_called_like_a_method_is_not_taken_for_it() -> None:
 def test_presets_that_are_arrays_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "ADDED", set())
     monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
-    chain, ring = np.eye(5, k=1) + np.eye(5, k=-1), np.ones((5, 5)) - np.eye(5)
+    chain: Any = np.eye(5, k=1) + np.eye(5, k=-1)
+    ring: Any = np.ones((5, 5)) - np.eye(5)
     fp.register("chain", FedU, graph=chain)
     assert (name_of(FedU(graph=ring)), name_of(FedU(graph=chain.copy())), name_of(FedU())) == ("fedu", "chain", "fedu")

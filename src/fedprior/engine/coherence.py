@@ -95,7 +95,7 @@ def watched(a: Algorithm) -> Algorithm:
         _, models = a.personal_model(problem, new, down, nothing, key)
         each, one = ([x.shape for x in jax.tree.leaves(tree)] for tree in (models, up))
         if not isinstance(up, Vector) or each != [(1, *shape) for shape in one]:
-            raise FedpriorError(f"{OF_WHAT}, and this method has not one of each; {INSTEAD}")
+            raise FedpriorError(f"{OF_WHAT}, and this method does not have exactly one of each; {INSTEAD}")
         return Watched(new, up - row(models, 0)), up, info
 
     return a._replace(local=local)

@@ -1,4 +1,4 @@
-"""A round, seen by one client and by the server. A deployed client needs this file alone.
+"""A round, seen by one client and by the server. A deployed client trains with this file alone.
 
 What a client does depends on what it received, its two keys (the order of its batches, for the whole run; this round's),
 its cursor and its own state, and on nothing else: the same function is mapped over clients in a simulation and called once

@@ -59,7 +59,7 @@ class PFedBayes(Method):
     """A Gaussian over every weight, per client, tied to the server's by a divergence.
 
     ``noise``: the standard deviation of eps (the public code's 0.001 makes it nearly deterministic). ``samples``: the
-    personal model is a mixture of so many draws of weights; 0: the mean weights. ``keep``: the optimizers' memory goes on
+    personal model is a mixture of this many draws of weights; 0: the mean weights. ``keep``: the optimizers' memory goes on
     across rounds. Means start at the model's own initial weights.
 
     >>> PFedBayes().K

@@ -51,7 +51,7 @@ def check_data(data: DataSettings, partition: Mapping[str, Any], what: str) -> N
             raise FedpriorError(f"{what}: 'data.source' is missing; name a source, or a file of your own as data.file")
         given = [f"data.{key}" for key in OF_A_FILE if getattr(data, key) is not None]
         if given:
-            raise FedpriorError(f"{what}: {', '.join(given)}: columns of a file, and data.file names none")
+            raise FedpriorError(f"{what}: {', '.join(given)}: these name columns of a file, but data.file is not set")
         return
     if data.source is not None:
         raise FedpriorError(f"{what}: data.source and data.file both say which data; choose one of them")
@@ -69,9 +69,7 @@ def check_data(data: DataSettings, partition: Mapping[str, Any], what: str) -> N
         raise FedpriorError(f'{what}: partition.kind = "natural" needs data.client, the column of clients')
     if data.split is not None and kind in PARTITIONS:
         if "is_test" not in inspect.signature(PARTITIONS.find(str(kind))).parameters:
-            raise FedpriorError(
-                f'{what}: data.split is not looked at by partition.kind = "{kind}"; leave one of them out'
-            )
+            raise FedpriorError(f'{what}: partition.kind = "{kind}" ignores data.split; leave one of them out')
         if "test_fraction" in partition:
             raise FedpriorError(
                 f"{what}: data.split and partition.test_fraction both say what is for testing; choose one of them"
@@ -86,7 +84,7 @@ def _check_columns(data: DataSettings, what: str) -> None:
     for name, use in uses:
         if (before := seen.setdefault(name, use)) != use or sum(other == (name, use) for other in uses) > 1:
             twice = f"twice in {use}" if before == use else f"{before} and {use}"
-            raise FedpriorError(f"{what}: column '{name}' is {twice}; a column can be one of them, once")
+            raise FedpriorError(f"{what}: column '{name}' is {twice}; name each column only once")
 
 
 def open_source(data: DataSettings) -> Source:

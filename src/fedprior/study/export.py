@@ -55,7 +55,7 @@ def open_run(folder: Path, data: Path | None = None) -> Result:
     engine = trial.program.engine
     host, damaged = run.restore(engine.host_template(trial.values or ()))
     if host is None:
-        why = f"all {len(damaged)} are damaged" if damaged else "those of a sweep go when its runs are done"
+        why = f"all {len(damaged)} are damaged" if damaged else "a sweep deletes the states of finished runs"
         raise FedpriorError(f"{folder} keeps no state to take a model from ({why}); run it again with --overwrite")
     warnings += [f"checkpoint {name} is damaged; an older one is used" for name in damaged]
     return Result(trial, engine.placement.from_host(host), run, warnings=warnings)

@@ -1,4 +1,4 @@
-"""Which numbers of a method a program can take as data: those without whose values a round can be built."""
+"""Which numbers of a method a program can take as data: those whose values are not needed to trace a round."""
 
 from __future__ import annotations
 

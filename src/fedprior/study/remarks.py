@@ -14,11 +14,11 @@ def remarks_on(program: Program) -> list[str]:
     texts = []
     if program.protocol.budget is not None and program.rounds_by_budget is None:
         (kind,) = program.protocol.budget.model_dump()
-        texts.append(f"{name} spends nothing of a budget of {kind}: it has {program.rounds} rounds")
+        texts.append(f"{name} uses none of the {kind} budget, so it runs the protocol's {program.rounds} rounds")
     if program.protocol.pooled is None and program.pooled == "never":
         texts.append(
             f"the personal models of {program.task.federation.n_clients:,} clients are not scored on the pooled test, which "
-            "would take long; pooled=last does it all the same"
+            "would take long; set pooled=last to score them anyway"
         )
     for key in wrappers.keys() - in_force(program.scored_wrappers, method).keys():
         whole, default = WRAPPERS.find(key).part_of, WRAPPERS.find(key).default
@@ -31,7 +31,7 @@ def remarks_on(program: Program) -> list[str]:
     about = hypers(method)
     for key, why in without_effect(method).items():
         if about[key].lacks(method) is None:
-            texts.append(f"{name}: {key} = {about[key].inert:g} is valid but switches that part off")
+            texts.append(f"{name}: {key} = {about[key].inert:g} is valid, but switches off what {key} controls")
         elif key in program.variant.settings:
             texts.append(f"{name}: {why}, so that here it does nothing")
     return texts

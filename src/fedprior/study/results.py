@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Lost(NamedTuple):
-    """A run that came to no end: its numbers left the finite, or something else kept it from ending."""
+    """A run that did not finish: it diverged, or failed for another reason."""
 
     task: str
     row: str
@@ -125,7 +125,7 @@ class Results:
 
     @property
     def diverged(self) -> list[str]:
-        """The runs whose numbers left the finite, a sentence each."""
+        """The runs whose numbers are no longer finite, a sentence each."""
         return [lost.text for lost in self.lost if lost.how == "diverged"]
 
     @property

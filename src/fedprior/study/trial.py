@@ -45,7 +45,7 @@ Scores = dict[tuple[str, str], Score]  # (model, data) -> every client's own
 
 
 class Diverged(FedpriorError):
-    """A run whose numbers left the finite; its records are kept."""
+    """A run whose numbers are no longer finite; its records are kept."""
 
     def __init__(self, message: str, at: int):
         super().__init__(message)
@@ -87,7 +87,7 @@ class Trial:
         return self.program.engine.init(self.seed, self.values or ())
 
     def rounds(self, state: State) -> Iterator[Round]:
-        """The rounds after ``state``; raises `Diverged` when numbers leave the finite."""
+        """The rounds after ``state``; raises `Diverged` when numbers are no longer finite."""
         for t in range(int(state.round) + 1, self.program.rounds + 1):
             begun = time.perf_counter()
             state, info = self.program.step(state)

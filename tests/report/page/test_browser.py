@@ -190,6 +190,27 @@ def test_a_method_is_chosen_and_its_worst_clients_are_shown(show: Open) -> None:
     assert cells(page, "worst")[0][-1] == f"{low:.0f}\N{EN DASH}{high:.0f}"
 
 
+def test_a_click_among_the_worst_clients_follows_one_and_another_click_leaves_it(show: Open) -> None:
+    page = show(STUDY).page
+    row = page.locator("table.worst tbody tr").first
+    client = row.get_attribute("data-client")
+    for redrawn in (False, True):
+        if redrawn:  # by whatever else is chosen
+            page.click("button.chip:has-text('fedavg')")
+            page.select_option("#metric", "nll")
+            page.select_option("#metric", "accuracy")
+        for act in (
+            row.locator("td").first.click,
+            row.locator("button.name").click,
+            lambda: (row.locator("button.name").focus(), page.keyboard.press("Enter")),
+            lambda: (row.locator("button.name").focus(), page.keyboard.press("Space")),
+        ):
+            for followed in (client, ""):
+                act()
+                assert page.input_value("#follow") == followed
+                assert row.locator("button.name").get_attribute("aria-pressed") == str(followed == client).lower()
+
+
 def test_costs_have_a_frontier(show: Open) -> None:
     page = show(STUDY).page
     assert page.locator("section[data-part=cost] .frontier").count() == 1

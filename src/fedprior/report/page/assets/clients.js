@@ -64,15 +64,16 @@ function drawWorst(body, task, view) {
     const [low, high] = view.info.share ? wilson(value, task.samples[c]) : [];
     const cells = [String(task.samples[c]), ...(compared ? [before === null ? "\u2013" : valueText(before, view.info)] : []),
       h("span", { class: tone }, valueText(value, view.info)), ...(view.info.share ? [wilsonNode(value, low, high)] : [])];
-    const name = h("button", { type: "button", class: "name", "aria-pressed": String(c === state.client), onclick: () => followClient(c) }, cut(task.clients[c], 30));
+    const name = h("button", { type: "button", class: "name", "aria-pressed": String(c === state.client) }, cut(task.clients[c], 30));
     return h("tr", { "data-client": c }, h("th", { scope: "row" }, name), ...cells.map((cell, k) => h("td", { "data-label": head[k + 1] }, cell)));
   });
   const table = h("table", { class: "worst" }, h("thead", {}, h("tr", {}, ...head.map((words) => h("th", { scope: "col" }, words)))), h("tbody", {}, ...rows));
   const words = view.info.share
     ? `The ${Math.min(WORST, known.length)} clients that fare worst with ${line.name}. The last column is Wilson\u2019s interval: what so few test samples can tell.`
     : `The ${Math.min(WORST, known.length)} clients that fare worst with ${line.name}.`;
-  body.replaceChildren(h("p", { class: "quiet hint" }, words), table);
-  pointable(body, task, view);
+  const figure = h("figure", {}, table); // made anew, so that each click is heard once
+  body.replaceChildren(h("p", { class: "quiet hint" }, words), figure);
+  pointable(figure, task, view);
 }
 
 function wilsonNode(value, low, high) {

@@ -132,11 +132,46 @@ def test_equal_methods_few_samples_and_what_is_lacking() -> None:
     assert any(s.text == "Without a global model, so that the personal ones stand in: local." for s in other)
 
 
-def test_a_number_beyond_all_numbers_is_none() -> None:
+def test_a_method_that_is_infinite_with_any_seed_is_not_in_the_running() -> None:
     inf = float("inf")
-    heard = said(study({"local": [[0.5, 0.6], [0.5, 0.7]], "mh": [[inf, 0.4], [inf, 0.4]]}, NLL))
-    assert heard[0] == "local has nll 0.575, and there is nothing to compare it with."
-    assert heard[1:] == ["Not measured for: mh."]
+    local, some, all_ = [[1.5, 1.6]] * 3, [[inf, 1.0], [1.0, 1.0], [inf, 1.0]], [[inf, 0.4]] * 3
+    heard = said(study({"local": local, "fedavg": some, "mh": all_}, NLL))
+    assert heard == [
+        "local has nll 1.550, and there is nothing to compare it with.",
+        "Infinite, and so not compared: fedavg (seeds 0, 2), mh (all seeds).",
+    ]
+    assert said(study({"fedavg": some, "mh": all_}, NLL)) == heard[1:]
+    assert said(study({"local": local[:1], "mh": all_[:1]}, NLL))[1:] == ["Infinite, and so not compared: mh (seed 0)."]
+
+
+def test_a_tie_names_all_that_share_the_best_number_as_it_is_written() -> None:
+    high, near = [[60.0, 65.0]], [[60.001, 65.001]]
+    heard = said(study({"local": [[50.0, 60.0]], "fedavg": high, "mh": near}))
+    assert heard[0] == (
+        "fedavg and mh have the highest accuracy, 62.50 %. "
+        "With one seed there are no intervals: another seed may tell them apart."
+    )
+    assert said(study({"fedavg": high, "mh": near}))[0].startswith(
+        "fedavg and mh have the same accuracy, 62.50 %. With"
+    )
+    seeds = [[60.0, 65.0], [62.0, 67.0], [58.0, 63.5]]
+    steady = [[x - d for x in clients] for clients, d in zip(seeds, (1.0, 1.3, 0.7), strict=True)]
+    noisy = [[x - d for x in clients] for clients, d in zip(seeds, (40.0, -20.0, 4.0), strict=True)]
+    heard = said(study({"mh": seeds, "ditto": seeds[::-1], "local": steady}))
+    assert heard[0] == (
+        "mh and ditto have the highest accuracy, 62.58 %. With 3 pairs judged together, the seeds cannot tell all of them "
+        "from local."
+    )
+    far = [[x - 30 for x in clients] for clients in steady]
+    heard = said(study({"mh": seeds, "ditto": seeds, "local": far}))
+    assert heard[0] == (
+        "mh and ditto have the highest accuracy, 62.58 %. With 3 pairs judged together, they can be told from the other "
+        "method."
+    )
+    (task,) = gather(study({"mh": seeds, "ditto": seeds, "local": far, "fedavg": noisy})).tasks
+    best = task.view(task.usual).best
+    assert best is not None
+    assert (best.variants, best.beaten, best.untold) == (["mh", "ditto"], ["local"], ["fedavg"])
 
 
 def test_seeds_that_differ_are_told() -> None:
@@ -157,7 +192,7 @@ def test_the_best_is_compared_as_one_of_all_pairs() -> None:
     task = gather(study({"local": local, "mh": near, "fedavg": noise, "ditto": far})).tasks[0]
     best = task.view(task.usual).best
     assert best is not None
-    assert best.variant == "mh"
+    assert best.variants == ["mh"]
     assert (best.beaten, best.untold, best.ahead) == (["ditto"], ["local", "fedavg"], [])
 
 

@@ -75,6 +75,24 @@ STUDIES = {
         },
         NLL,
     ),
+    "tied": study({"local": [[50.0, 60.0]], "fedavg": [[60.0, 65.0]], "mh": [[60.001, 65.001]]}),
+    "tied, some worse over seeds that both have": study(
+        {
+            "local": [[40.0, 50.0], [42.5, 52.5], [37.5, 47.5], [99.0, 99.0], [99.0, 99.0]],
+            "ditto": [[66.6, 66.6], [66.5, 66.5], [66.7, 66.7], [66.4, 66.4], [66.8, 66.8]],
+            "mh": [[50.0, 60.0], [52.6, 62.6], [47.5, 57.5]],
+            "fedavg": [[50.0, 60.0], [52.6, 62.6], [47.5, 57.5]],
+        }
+    ),
+    "infinite with some seeds, or one": study(
+        {
+            "local": [[0.5, 0.6], [0.5, 0.7]],
+            "mh": [[math.inf, 0.4], [math.inf, 0.4]],
+            "fedavg": [[math.inf, 0.4]],
+            "ditto": [[0.4, 0.6], [math.inf, 0.4]],
+        },
+        NLL,
+    ),
     "equal": [*made(), *(twin(record, "mh again") for record in made() if record.variant == "mh")],
 }
 
@@ -255,7 +273,7 @@ def test_the_worst_clients_are_of_the_same_method(study: str, against: str) -> N
     assert number_text(worst, info) in worst_html(task, task.view(choice))
 
 
-@pytest.mark.parametrize("study", ["three seeds", "infinite"])
+@pytest.mark.parametrize("study", ["three seeds", "infinite", "infinite with some seeds, or one"])
 def test_the_script_has_the_same_worst_tenths(study: str) -> None:
     task = task_of(study)
     for choice in (task.usual, task.usual._replace(metric="nll")):

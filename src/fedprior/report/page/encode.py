@@ -187,6 +187,9 @@ def _cell(
         "seeds": pool.put(seeds),
         "rounds": pool.put(cell.rounds[seed][-1] for seed in seeds),  # the last that were chosen
     }
+    infinite = {name: [s for s in seeds if math.isinf(of.get(s, 0.0))] for name, of in cell.averages.items()}
+    if any(infinite.values()):  # which are null among the averages, as those that were not measured
+        coded["infinite"] = {name: of for name, of in infinite.items() if of}
     if cell.tenth is not None:
         coded["tenth"] = list(cell.tenth)
     if cell.clients:

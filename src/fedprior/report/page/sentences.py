@@ -60,41 +60,41 @@ def sentences(view: View, names: Names) -> list[Sentence]:
 def _best(view: View, names: Names) -> Iterator[Sentence]:
     lines = [line for line in view.lines if line.number is not None]
     if view.best is None:
-        yield Sentence("plain", [Part("There is no such number in these records.")])
+        if not any(line.infinite for line in view.lines):
+            yield Sentence("plain", [Part("There is no such number in these records.")])
         return
-    (best,) = (line for line in lines if line.variant == view.best.variant)
-    assert best.number is not None
+    best, count = view.best, len(view.best.variants)
+    others, are_several = len(lines) - count, count > 1
+    (number, *_) = [line.number for line in lines if line.variant == best.variants[0]]
+    assert number is not None
     unit = " %" if view.info.unit == "%" else ""
-    which = "highest" if view.info.higher_is_better else "lowest"
-    value = number_text(best.number["mean"], view.info)
-    parts = [Part(names[view.best.variant], True), Part(f" has the {which} {metric_words(view.info)}, {value}{unit}.")]
+    words, value = metric_words(view.info), number_text(number["mean"], view.info) + unit
+    which = "the same" if not others else "the highest" if view.info.higher_is_better else "the lowest"
+    parts = [*_listed(best.variants, names, " and ")]
     if len(lines) == 1:
-        parts = [
-            *parts[:1],
-            Part(f" has {metric_words(view.info)} {value}{unit}, and there is nothing to compare it with."),
-        ]
-    elif max(len(line.number["seeds"]) for line in lines if line.number) == 1:
-        parts.append(Part(" With one seed there are no intervals: another seed may reverse this."))
+        yield Sentence("plain", [*parts, Part(f" has {words} {value}, and there is nothing to compare it with.")])
+        return
+    parts.append(Part(f" {'have' if are_several else 'has'} {which} {words}, {value}."))
+    if max(len(line.number["seeds"]) for line in lines if line.number) == 1:
+        may = "tell them apart" if are_several else "reverse this"
+        parts.append(Part(f" With one seed there are no intervals: another seed may {may}."))
     else:
-        if view.best.ahead:
+        if best.ahead:
+            one = "one of them" if are_several else "it"
             parts += [
-                Part(" Over the seeds that both have, it is worse than "),
-                *_listed(view.best.ahead, names, " and "),
-            ]
-            parts.append(Part("."))
-        if len(view.best.untold) == len(lines) - 1 > MOST:
-            parts.append(
-                Part(f"{_among(view.best, 'the')} seeds cannot tell it from any of the {len(lines) - 1} others.")
-            )
-        elif view.best.untold:
-            parts += [
-                Part(f"{_among(view.best, 'the')} seeds cannot tell it from "),
-                *_listed(view.best.untold, names, " or "),
+                Part(f" Over the seeds that both have, {one} is worse than "),
+                *_listed(best.ahead, names, " and "),
                 Part("."),
             ]
-        if len(view.best.beaten) == len(lines) - 1:
-            others = "the other method" if len(lines) == 2 else f"each of the {len(lines) - 1} others"
-            parts.append(Part(f"{_among(view.best, 'it')} can be told from {others}."))
+        them = "all of them" if are_several else "it"
+        if len(best.untold) == others > MOST:
+            parts.append(Part(f"{_among(best, 'the')} seeds cannot tell {them} from any of the {others} others."))
+        elif best.untold:
+            untold = _listed(best.untold, names, " or ")
+            parts += [Part(f"{_among(best, 'the')} seeds cannot tell {them} from "), *untold, Part(".")]
+        if len(best.beaten) == others > 0:
+            rest = "the other method" if others == 1 else f"each of the {others} others"
+            parts.append(Part(f"{_among(best, 'they' if are_several else 'it')} can be told from {rest}."))
     yield Sentence("plain", parts)
 
 
@@ -180,12 +180,24 @@ def _seeds(view: View, names: Names) -> Iterator[Sentence]:
         yield Sentence(
             "plain", [Part("No seed in common with the reference: "), *_listed(lost, names, " and "), Part(".")]
         )
-    if missing := [line.variant for line in view.lines if line.number is None]:
+    if missing := [line.variant for line in view.lines if line.number is None and not line.infinite]:
         yield Sentence("plain", [Part("Not measured for: "), *_listed(missing, names, " and "), Part(".")])
+    if infinite := [line for line in view.lines if line.infinite]:
+        told = [(names[line.variant], _infinite_seeds(line)) for line in infinite[:MOST]]
+        rest = f" and {len(infinite) - MOST} more" if len(infinite) > MOST else ""
+        yield Sentence("plain", [Part("Infinite, and so not compared: "), *_joined(told), Part(f"{rest}.")])
     other = [line.variant for line in lines if line.cell is not None and line.cell.model != view.choice.model]
     if other:
         parts = [Part("Without a global model, so that the personal ones stand in: "), *_listed(other, names, " and ")]
         yield Sentence("plain", [*parts, Part(".")])
+
+
+def _infinite_seeds(line: Line) -> str:
+    """With which seeds a variant is infinite, in parentheses."""
+    assert line.cell is not None
+    if len(line.infinite) == len(line.cell.rounds) > 1:
+        return " (all seeds)"
+    return f" ({'seed' if len(line.infinite) == 1 else 'seeds'} {', '.join(map(str, line.infinite))})"
 
 
 def _rounds(view: View, names: Names) -> Iterator[Sentence]:

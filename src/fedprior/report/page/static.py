@@ -20,6 +20,7 @@ from fedprior.report.page.sentences import number_text, sentences
 from fedprior.report.page.view import Choice, Line, View, per_client
 from fedprior.report.words import AVERAGE_WORDS, counted, counted_seeds, format_count, format_number, metric_words
 
+INFINITE = "\N{INFINITY}"
 WORST = 8  # clients of which the worst are told one by one
 
 
@@ -168,15 +169,24 @@ def _cells(task: TaskNumbers, view: View, line: Line, ends: tuple[float, float])
         apart = element("div", shown + words, class_="apart")
     counts = NONE if line.counts is None else " / ".join(map(str, line.counts))
     return (
-        text(format_number(line.number, info).replace("-", NONE if line.number is None else "\N{MINUS SIGN}")),
+        INFINITE
+        if line.infinite
+        else text(format_number(line.number, info).replace("-", NONE if line.number is None else "\N{MINUS SIGN}")),
         apart,
         counts,
         text(tenth_words(line, info)),
         NONE if spent.gradients is None else format_count(spent.gradients),
         NONE if spent.megabytes is None else format_count(spent.megabytes),
         NONE if spent.seconds is None else format_count(spent.seconds),
-        NONE if line.number is None else str(len(line.number["seeds"])),
+        _count_seeds(line),
     )
+
+
+def _count_seeds(line: Line) -> str:
+    """How many seeds a number is over, be it an infinite one."""
+    if line.number is not None:
+        return str(len(line.number["seeds"]))
+    return str(len(line.cell.rounds)) if line.cell is not None and line.infinite else NONE
 
 
 def _kind(line: Line, info: MetricInfo) -> str:
@@ -190,9 +200,11 @@ def tenth_words(line: Line, info: MetricInfo) -> str:
     """The mean over the worst tenth of clients, and how many test samples stand behind it."""
     if line.cell is None:
         return NONE
-    values = [x for x in line.cell.averages.get("worst_decile", {}).values() if math.isfinite(x)]
+    values = [x for x in line.cell.averages.get("worst_decile", {}).values() if not math.isnan(x)]
     if not values:
         return NONE
+    if any(map(math.isinf, values)):
+        return INFINITE
     value = number_text(float(np.mean(values)), info)
     if line.cell.tenth is None:
         return value
@@ -204,7 +216,7 @@ def worst_line(view: View) -> Line | None:
     """The method of whose clients the worst are told, as the script chooses it: the best that is not the reference."""
     known = [line for line in view.lines if line.cell is not None and line.cell.clients and _seeds(line)]
     others = [line for line in known if line.variant != view.choice.against]
-    best = [line for line in others if view.best is not None and line.variant == view.best.variant]
+    best = [line for line in others if view.best is not None and line.variant in view.best.variants]
     return next(iter([*best, *others, *known]), None)
 
 

@@ -21,6 +21,7 @@ from fedprior.analysis.series import ROUNDS
 from fedprior.analysis.summary import Number, over_seeds
 from fedprior.records.schema import ACCURACY, AVERAGES, ClientId, MetricInfo
 from fedprior.report.page.blocks import MODELS, POOLED, Block, Cell
+from fedprior.report.words import format_value
 
 DATA = ("own", POOLED)
 ROUNDED = 6  # digits after the point beyond which two numbers are equal when they are put in order
@@ -68,15 +69,16 @@ class Line:
     apart: Apart | None = None  # None: the reference itself, or nothing in common with it
     adjusted: float | None = None  # the p-value, adjusted for the number of comparisons with the reference
     counts: Counts | None = None
+    infinite: tuple[int, ...] = ()  # the seeds with which it is; such a variant has no number
 
 
 class Best(NamedTuple):
-    """The variant with the best mean, and what pairwise comparisons of all variants say of it."""
+    """The variants with the best mean as it is written, and what pairwise comparisons of all variants say of them."""
 
-    variant: str
-    beaten: list[str]  # those than which it is better, told by the seeds
-    untold: list[str]  # those that it cannot be told from
-    ahead: list[str]  # those that are better than it over the seeds that both have: seeds may differ
+    variants: list[str]  # several in a tie
+    beaten: list[str]  # those than which all of them are better, told by the seeds
+    untold: list[str]  # those that not all of them can be told from
+    ahead: list[str]  # those that are better than one of them over the seeds that both have: seeds may differ
     pairs: int  # that were tested
 
 
@@ -87,7 +89,7 @@ class View:
     choice: Choice
     info: MetricInfo
     lines: list[Line]
-    best: Best | None  # None: no variant has a number
+    best: Best | None  # None: no variant has a finite number
     equal: list[list[str]]
     few: int  # clients with so few test samples that one is more than five points
     clients: int
@@ -105,9 +107,10 @@ def usual(blocks: Iterable[tuple[str, str, str]], methods: Mapping[str, str]) ->
 
 def view(block: Block, info: MetricInfo, choice: Choice, samples: Mapping[ClientId, int]) -> View:
     """The lines of all variants and what can be said of them."""
-    numbers = {
-        variant: _finite(cell.averages.get(choice.key, {})) if cell else {} for variant, cell in block.cells.items()
-    }
+    every = {v: _known(cell.averages.get(choice.key, {})) if cell else {} for v, cell in block.cells.items()}
+    infinite = {v: tuple(seed for seed, x in by_seed.items() if math.isinf(x)) for v, by_seed in every.items()}
+    # What is infinite with one seed is so on average; the seeds that went well would make it look good.
+    numbers = {v: {} if infinite[v] else by_seed for v, by_seed in every.items()}
     aparts = {v: _apart(numbers[v], numbers[choice.against]) for v in numbers if v != choice.against}
     adjusted = holm({v: apart.p for v, apart in aparts.items() if apart is not None and apart.p is not None})
     theirs = block.cells[choice.against]
@@ -116,7 +119,7 @@ def view(block: Block, info: MetricInfo, choice: Choice, samples: Mapping[Client
         apart, own = aparts.get(variant), cell is not None and choice.data == "own"
         counts = count(cell, theirs, apart.seeds, info) if cell and theirs and apart and own else None
         number = over_seeds(numbers[variant]) if numbers[variant] else None
-        lines.append(Line(variant, cell, number, apart, adjusted.get(variant), counts))
+        lines.append(Line(variant, cell, number, apart, adjusted.get(variant), counts, infinite[variant]))
     present = {client for cell in block.cells.values() if cell for client in cell.samples}
     return View(
         choice,
@@ -129,9 +132,9 @@ def view(block: Block, info: MetricInfo, choice: Choice, samples: Mapping[Client
     )
 
 
-def _finite(by_seed: Mapping[int, float]) -> dict[int, float]:
-    """The numbers of seeds, in order; infinite values are left out."""
-    return {seed: x for seed, x in sorted(by_seed.items()) if math.isfinite(x)}
+def _known(by_seed: Mapping[int, float]) -> dict[int, float]:
+    """The numbers of seeds, in order; what no client has is not a number."""
+    return {seed: x for seed, x in sorted(by_seed.items()) if not math.isnan(x)}
 
 
 def _apart(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Apart | None:
@@ -165,25 +168,30 @@ def count(ours: Cell, theirs: Cell, seeds: Sequence[int], info: MetricInfo) -> C
 
 
 def _best(numbers: Mapping[str, Mapping[int, float]], info: MetricInfo) -> Best | None:
-    """The best variant, compared with all others.
+    """The best variants, compared with all others.
 
-    Which one is best is chosen by looking at the very numbers that are compared, so that the adjustment is for all pairs.
+    Which ones are best is chosen by looking at the very numbers that are compared, so that the adjustment is for all pairs.
     """
     sign = 1 if info.higher_is_better else -1
-    means = {v: sign * round(float(np.mean(list(each.values()))), ROUNDED) for v, each in numbers.items() if each}
-    finite = {v: mean for v, mean in means.items() if np.isfinite(mean)}
-    if not finite:
+    means = {
+        v: sign * float(format_value(float(np.mean(list(each.values()))), info)) for v, each in numbers.items() if each
+    }
+    if not means:
         return None
-    best = max(finite, key=lambda v: finite[v])
-    pairs = {pair: _apart(*(numbers[v] for v in pair)) for pair in itertools.combinations(finite, 2)}
+    best = [v for v, mean in means.items() if mean == max(means.values())]
+    pairs = {pair: _apart(*(numbers[v] for v in pair)) for pair in itertools.combinations(means, 2)}
     adjusted = holm({pair: a.p for pair, a in pairs.items() if a is not None and a.p is not None})
+
+    def gain(one: str, other: str) -> float:
+        """How much better a variant is than another, as far as the seeds can tell."""
+        pair = (one, other) if (one, other) in pairs else (other, one)
+        if (apart := pairs[pair]) is None or adjusted.get(pair, 1.0) >= LEVEL:
+            return 0.0
+        return sign * apart.interval.mean * (1 if pair[0] == one else -1)
+
     found = Best(best, [], [], [], len(adjusted))
-    for pair, apart in pairs.items():
-        if best in pair:
-            (other,) = (v for v in pair if v != best)
-            if apart is None or adjusted.get(pair, 1.0) >= LEVEL:
-                found.untold.append(other)
-            else:
-                gain = sign * apart.interval.mean * (1 if pair[0] == best else -1)
-                (found.beaten if gain > 0 else found.ahead).append(other)
+    for other in means:
+        if other not in best:
+            gains = [gain(one, other) for one in best]
+            (found.ahead if min(gains) < 0 else found.beaten if min(gains) > 0 else found.untold).append(other)
     return found

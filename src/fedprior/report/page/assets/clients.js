@@ -6,9 +6,8 @@ const WORST = 8;
 function methodShown(view) {
   const line = state.method === null ? null : view.lines[state.method];
   if (line && line.clients && line.i !== view.against) return line;
-  const best = view.best === null ? null : view.lines[view.best];
-  if (best && best.clients && best.i !== view.against) return best;
-  return view.lines.find((each) => each.clients && each.i !== view.against) || null;
+  const others = view.lines.filter((each) => each.clients && each.i !== view.against);
+  return others.find((each) => view.best.includes(each.i)) || others[0] || null;
 }
 
 function methodChooser(view, ident) {

@@ -8,7 +8,8 @@ function gainKind(d, info) {
 function drawGains(body, task, view) {
   const rows = view.lines.filter((line) => line.differences && line.i !== view.against && line.differences.some((d) => d !== null));
   if (!rows.length) {
-    const why = view.lines.length < 2 ? "There is nothing to compare with." : "These records hold no clients' own values at this choice.";
+    const infinite = view.lines[view.against].infinite.length && "The reference is infinite here, so that nothing can be compared with it.";
+    const why = view.lines.length < 2 ? "There is nothing to compare with." : infinite || "These records hold no clients' own values at this choice.";
     body.replaceChildren(h("p", { class: "quiet" }, why));
     return;
   }

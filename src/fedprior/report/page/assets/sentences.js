@@ -26,23 +26,24 @@ function sentencesOf(view) {
 
 function bestSentence(view, name, say) {
   const known = view.lines.filter((line) => line.number);
-  if (view.best === null) return say("plain", "There is no such number in these records.");
-  const unit = view.info.unit === "%" ? " %" : "";
-  const value = valueText(view.lines[view.best].number.mean, view.info) + unit;
-  const first = name(view.best);
+  if (!view.best.length) return view.lines.some((line) => line.infinite.length) ? undefined : say("plain", "There is no such number in these records.");
+  const [others, several] = [known.length - view.best.length, view.best.length > 1];
+  const value = valueText(view.lines[view.best[0]].number.mean, view.info) + (view.info.unit === "%" ? " %" : "");
+  const names = listed(view.best, name, " and ");
   if (known.length === 1) {
-    return say("plain", first, ` has ${view.info.words} ${value}, and there is nothing to compare it with.`);
+    return say("plain", ...names, ` has ${view.info.words} ${value}, and there is nothing to compare it with.`);
   }
-  const parts = [first, ` has the ${view.info.higher ? "highest" : "lowest"} ${view.info.words}, ${value}.`];
+  const which = !others ? "the same" : view.info.higher ? "the highest" : "the lowest";
+  const parts = [...names, ` ${several ? "have" : "has"} ${which} ${view.info.words}, ${value}.`];
   if (Math.max(...known.map((line) => line.number.seeds.length)) === 1) {
-    parts.push(" With one seed there are no intervals: another seed may reverse this.");
+    parts.push(` With one seed there are no intervals: another seed may ${several ? "tell them apart" : "reverse this"}.`);
   } else {
-    if (view.ahead.length) parts.push(" Over the seeds that both have, it is worse than ", ...listed(view.ahead, name, " and "), ".");
-    const others = known.length - 1;
+    const them = several ? "all of them" : "it";
+    if (view.ahead.length) parts.push(` Over the seeds that both have, ${several ? "one of them" : "it"} is worse than `, ...listed(view.ahead, name, " and "), ".");
     const begin = (word) => (view.pairs > 1 ? ` With ${view.pairs} pairs judged together, ${word.toLowerCase()}` : ` ${word}`);
-    if (view.untold.length === others && others > MOST) parts.push(`${begin("The")} seeds cannot tell it from any of the ${others} others.`);
-    else if (view.untold.length) parts.push(`${begin("The")} seeds cannot tell it from `, ...listed(view.untold, name, " or "), ".");
-    if (view.beaten.length === others) parts.push(`${begin("It")} can be told from ${others === 1 ? "the other method" : `each of the ${others} others`}.`);
+    if (view.untold.length === others && others > MOST) parts.push(`${begin("The")} seeds cannot tell ${them} from any of the ${others} others.`);
+    else if (view.untold.length) parts.push(`${begin("The")} seeds cannot tell ${them} from `, ...listed(view.untold, name, " or "), ".");
+    if (others && view.beaten.length === others) parts.push(`${begin(several ? "They" : "It")} can be told from ${others === 1 ? "the other method" : `each of the ${others} others`}.`);
   }
   return say("plain", ...parts);
 }
@@ -105,12 +106,23 @@ function seedSentences(view, name, say) {
   if (lost.length && view.lines[view.against].number) {
     say("plain", "No seed in common with the reference: ", ...listed(lost, name, " and "), ".");
   }
-  const missing = view.lines.filter((line) => !line.number).map((line) => line.i);
+  const missing = view.lines.filter((line) => !line.number && !line.infinite.length).map((line) => line.i);
   if (missing.length) say("plain", "Not measured for: ", ...listed(missing, name, " and "), ".");
+  const infinite = view.lines.filter((line) => line.infinite.length);
+  if (infinite.length) {
+    const parts = infinite.slice(0, MOST).flatMap((line, k) => [...(k ? [", "] : []), name(line.i), infiniteSeeds(line)]);
+    say("plain", "Infinite, and so not compared: ", ...parts, `${infinite.length > MOST ? ` and ${infinite.length - MOST} more` : ""}.`);
+  }
   const other = known.filter((line) => line.cell.model !== view.choice.model).map((line) => line.i);
   if (other.length) {
     say("plain", "Without a global model, so that the personal ones stand in: ", ...listed(other, name, " and "), ".");
   }
+}
+
+/** With which seeds a method is infinite, in parentheses. */
+function infiniteSeeds(line) {
+  const count = line.infinite.length;
+  return count > 1 && count === line.cell.seeds.length ? " (all seeds)" : ` (${count === 1 ? "seed" : "seeds"} ${line.infinite.join(", ")})`;
 }
 
 /** Where some have done fewer rounds than others: they may not be finished, or have spent their budget. */

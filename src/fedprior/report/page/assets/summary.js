@@ -8,22 +8,28 @@ function drawSentences(body, task, view) {
   );
 }
 
+const INFINITE = "\u221e";
+
 const numberText = (number, info) =>
   number ? valueText(number.mean, info) + (number.std === null ? "" : ` \u00b1 ${valueText(number.std, info)}`) : "\u2013";
 
 function tenthOf(task, line) {
   const stored = line.cell && line.cell.averages.worst_decile;
-  const known = stored === undefined || stored === null ? [] : task.arrays[stored].filter((x) => x !== null);
+  const known = stored === undefined || stored === null || infiniteOf(line.cell, "worst_decile").length ? [] : task.arrays[stored].filter((x) => x !== null);
   return known.length ? mean(known) : null;
 }
 
 function tenthText(task, line, info) {
+  if (line.cell && infiniteOf(line.cell, "worst_decile").length) return INFINITE;
   const value = tenthOf(task, line);
   if (value === null) return "\u2013";
   if (!line.cell.tenth) return valueText(value, info);
   const [low, high] = line.cell.tenth;
   return `${valueText(value, info)} (${low === high ? low : `${low}\u2013${high}`})`;
 }
+
+/** How many seeds a number is over, be it an infinite one; null where there is none. */
+const seedsOf = (line) => (line.number ? line.number.seeds.length : line.infinite.length ? line.cell.seeds.length : null);
 
 /** Columns: what they are called, what they are sorted by (the better end first), whether their numbers then fall, and what they show. */
 function summaryColumns(task, view) {
@@ -35,14 +41,14 @@ function summaryColumns(task, view) {
   const short = (x) => known(x, (value) => countText(value)) ?? "\u2013";
   const columns = [
     { key: "method", words: "method", by: (line) => line.i },
-    { key: "value", words: view.info.words, falls, by: (line) => known(line.number, (n) => sign * n.mean), show: (line) => numberText(line.number, view.info) },
+    { key: "value", words: view.info.words, falls, by: (line) => (line.infinite.length ? Infinity : known(line.number, (n) => sign * n.mean)), show: (line) => (line.infinite.length ? INFINITE : numberText(line.number, view.info)) },
     { key: "apart", words: `minus ${cut(reference, 24)}`, falls, by: (line) => (line.i === view.against ? 0 : known(line.apart, (a) => sign * a.mean)), show: (line) => apartNode(line, view) },
     { key: "counts", words: "better / equal / worse", falls: true, by: (line) => known(line.counts, (c) => -c.wins + c.losses), show: (line) => countsNode(line) },
     { key: "tenth", words: "worst tenth (samples)", falls, by: (line) => known(pooled ? null : tenthOf(task, line), (x) => sign * x), show: (line) => tenthText(task, line, view.info) },
     { key: "gradients", words: "gradients", by: (line) => line.method.gradients, show: (line) => short(line.method.gradients) },
     { key: "megabytes", words: "MB sent", by: (line) => line.method.megabytes, show: (line) => short(line.method.megabytes) },
     { key: "seconds", words: "seconds", by: (line) => line.method.seconds, show: (line) => short(line.method.seconds) },
-    { key: "seeds", words: "seeds", falls: true, by: (line) => known(line.number, (n) => -n.seeds.length), show: (line) => (line.number ? String(line.number.seeds.length) : "\u2013") },
+    { key: "seeds", words: "seeds", falls: true, by: (line) => known(seedsOf(line), (n) => -n), show: (line) => known(seedsOf(line), String) ?? "\u2013" },
   ];
   if (state.client !== null) {
     const value = (line) => (line.clients ? line.clients[state.client] : null);
@@ -111,7 +117,7 @@ function drawSummary(body, task, view) {
     if (line.name.length > 20) choose.title = line.name;
     const stands = line.cell && line.cell.model !== view.choice.model ? h("span", { class: "quiet" }, ` (${line.cell.model})`) : null;
     const cells = columns.slice(1).map((column) => h("td", { "data-label": column.words, class: `of-${column.key}` }, column.show(line)));
-    const kind = [line.i === view.against && "reference", line.i === view.best && "best"].filter(Boolean).join(" ");
+    const kind = [line.i === view.against && "reference", view.best.includes(line.i) && "best"].filter(Boolean).join(" ");
     return h("tr", { class: kind || null, "data-method": line.i }, h("th", { scope: "row" }, choose, stands), ...cells);
   });
   const phone = chooser("sort by", "sort", columns.map((column) => [column.key, column.words]), sorted.key, resort);
@@ -152,10 +158,10 @@ function drawOverview(body, caption) {
   });
   const best = (column) => {
     const known = table.map(column).filter((x) => x !== null && x !== undefined);
-    return known.length ? (info.higher ? Math.max(...known) : Math.min(...known)) : null;
+    return known.length ? valueText(info.higher ? Math.max(...known) : Math.min(...known), info) : null;
   };
   const tops = [...data.tasks.map((_, k) => best((row) => row.numbers[k]?.mean ?? null)), best((row) => row.average)];
-  const cell = (words, top, value) => h("td", { "data-label": top.name }, value !== null && value === top.best ? h("strong", {}, words) : words);
+  const cell = (words, top, value) => h("td", { "data-label": top.name }, value !== null && valueText(value, info) === top.best ? h("strong", {}, words) : words);
   const rows = table.map((row) =>
     h("tr", {}, h("th", { scope: "row" }, row.name),
       ...row.numbers.map((number, k) => cell(numberText(number, info), { name: data.tasks[k].name, best: tops[k] }, number ? number.mean : null)),

@@ -1,20 +1,23 @@
 // What is shown at one choice of metric, model, data, average, round and reference.
 
-/** One method's numbers at a choice: averages by seed, and every client's value. */
+/** One method's numbers at a choice: averages by seed, none if any is infinite, and every client's value. */
 function cellOf(task, choice, i) {
   const block = ((task.blocks[choice.metric] || {})[choice.model] || {})[choice.round];
   const cell = block && block.cells[i];
   if (!cell) return null;
   const seeds = task.arrays[cell.seeds];
-  const stored = cell.averages[choice.data === "pooled" ? "pooled" : choice.average];
-  const values = {};
-  if (stored !== undefined) {
+  const key = choice.data === "pooled" ? "pooled" : choice.average;
+  const [stored, infinite, values] = [cell.averages[key], infiniteOf(cell, key), {}];
+  if (stored !== undefined && !infinite.length) {
     task.arrays[stored].forEach((value, k) => {
       if (value !== null) values[seeds[k]] = value;
     });
   }
-  return { ...cell, seeds, values, ends: [...new Set(task.arrays[cell.rounds])].sort((a, b) => a - b) };
+  return { ...cell, seeds, values, beyond: infinite, ends: [...new Set(task.arrays[cell.rounds])].sort((a, b) => a - b) };
 }
+
+/** The seeds with which an average is infinite. */
+const infiniteOf = (cell, key) => (cell.infinite && cell.infinite[key]) || [];
 
 /** The clients' values averaged over seeds, null for a client without one; null if there are none at all. */
 function clientValues(task, cell, seeds) {
@@ -79,6 +82,7 @@ function viewOf(task, choice) {
       method,
       cell: cells[i],
       number: values.length ? { mean: mean(values), std: deviation(values), seeds: Object.keys(numbers[i]) } : null,
+      infinite: cells[i] ? cells[i].beyond : [],
       apart,
       adjusted: adjusted[i],
       clients,
@@ -102,24 +106,28 @@ function viewOf(task, choice) {
 
 const holdsClient = (task, cell, c) => (cell.clients || []).some(([place]) => task.arrays[place][c] !== null);
 
-/** The method with the best mean: which others it beats, cannot be told from, or is worse than over the seeds that both have.
- *  It was chosen by looking at the very numbers that are compared, so that the adjustment is for all pairs. */
+/** The methods with the best mean as it is written, several in a tie: which others all of them beat, not all can be told from, or
+ *  one is worse than over the seeds that both have. They were chosen by looking at the very numbers that are compared, so that
+ *  the adjustment is for all pairs. */
 function bestOf(task, lines, numbers, info) {
-  const found = { best: null, beaten: [], untold: [], ahead: [], pairs: 0 };
+  const found = { best: [], beaten: [], untold: [], ahead: [], pairs: 0 };
   const sign = info.higher ? 1 : -1;
   const known = lines.filter((line) => line.number);
   if (!known.length) return found;
-  found.best = known.reduce((one, two) => (sign * inOrder(two.number.mean) > sign * inOrder(one.number.mean) ? two : one)).i;
+  const top = known.reduce((one, two) => (sign * two.number.mean > sign * one.number.mean ? two : one));
+  found.best = known.filter((line) => valueText(line.number.mean, info) === valueText(top.number.mean, info)).map((line) => line.i);
   const pairs = known.flatMap((one, k) => known.slice(k + 1).map((two) => [one.i, two.i]));
   const aparts = pairs.map(([one, two]) => apartOf(task, numbers[one], numbers[two]));
   const adjusted = holm(aparts.map((apart) => (apart ? apart.p : null)));
   found.pairs = adjusted.filter((p) => p !== null).length;
-  pairs.forEach(([one, two], k) => {
-    if (one !== found.best && two !== found.best) return;
-    const gain = aparts[k] ? sign * aparts[k].mean * (one === found.best ? 1 : -1) : 0;
-    const told = adjusted[k] !== null && adjusted[k] < LEVEL;
-    (told ? (gain > 0 ? found.beaten : found.ahead) : found.untold).push(one === found.best ? two : one);
-  });
+  const gain = (one, other) => {
+    const k = pairs.findIndex((pair) => pair.includes(one) && pair.includes(other));
+    return adjusted[k] !== null && adjusted[k] < LEVEL ? sign * aparts[k].mean * (pairs[k][0] === one ? 1 : -1) : 0;
+  };
+  for (const other of known.map((line) => line.i).filter((i) => !found.best.includes(i))) {
+    const least = Math.min(...found.best.map((one) => gain(one, other)));
+    (least < 0 ? found.ahead : least > 0 ? found.beaten : found.untold).push(other);
+  }
   return found;
 }
 

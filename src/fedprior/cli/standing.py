@@ -22,13 +22,11 @@ def is_deployed(run: Path) -> bool:
 
 def standing(run: RunFolder) -> tuple[str, str]:
     """How a run stands, in a word, and what else there is to say: by whom it is run, or how it goes on."""
-    from fedprior.records.lock import holder
-    from fedprior.records.schema import Status
+    from fedprior.records.standing import standing as standing_of
 
-    status, by = run.status[0], holder(run.path)
+    word, by = standing_of(run.status[0], run.path)
     if by:
-        return "running", f"by {by}"
-    word = "interrupted" if status is Status.RUNNING else status.value
+        return word, f"by {by}"
     if word not in ("interrupted", "stopped"):
         return word, ""
     how = "`fedprior flower resume`" if is_deployed(run.path) else "--resume"

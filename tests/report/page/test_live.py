@@ -27,6 +27,11 @@ def payload(page: str) -> Any:
     return unpacked(found[1])
 
 
+def statuses(page: str) -> list[str]:
+    """How the runs stand as the tables of a page tell it."""
+    return re.findall(r'data-label="status">([^<]*)<', page)
+
+
 class Later(Watched):
     """Watched by a clock that goes on by ten seconds before each look."""
 
@@ -73,6 +78,7 @@ def test_the_page_grows_with_a_run(tmp_path: Path) -> None:
         (task,) = payload(page)["tasks"]
         assert [(m["id"], m["rounds"]) for m in task["methods"]] == [("local", 8), ("mh", 2)]
         assert "2 runs: 1 finished, 1 running." in page
+        assert statuses(page) == ["finished", "running"]
         assert watched.version() == version  # nothing has changed
         grown(mh, run, 5, since=2)
         with (run.path / "metrics.csv").open("a") as file:
@@ -83,6 +89,7 @@ def test_the_page_grows_with_a_run(tmp_path: Path) -> None:
     killed, page = watched.page()  # its process is gone, without a word
     assert killed != later
     assert "2 runs: 1 finished, 0 running." in page
+    assert statuses(page) == ["finished", "interrupted"]
     assert payload(page)["tasks"][0]["methods"][1]["rounds"] == 5
 
 
@@ -204,10 +211,13 @@ def test_a_run_whose_clients_cannot_be_read_is_told_and_the_others_are_shown(
 def test_sweeps_are_shown_while_they_run(tmp_path: Path) -> None:
     for lam, end in ((1.0, 60.0), (15.0, 80.0)):
         cell = record(f"mh lam={lam:g}", 0, [*rows({1: 40.0, 2: end}, data="validation")], numbers_as_data=["lam"])
-        written(tmp_path / "toy" / "sweep" / "mh" / f"{lam:g}" / "0", _with_clients(cell))
+        folder = tmp_path / "toy" / "sweep" / "mh" / f"{lam:g}" / "0"
+        written(folder, _with_clients(cell))
+        RunFolder(folder).set_status(Status.RUNNING if lam == 1.0 else Status.FINISHED, 2)
     page = Later(tmp_path).page()[1]
     assert "Sweep of mh on toy" in page
-    assert "2 runs: 2 finished, 0 running, 2 of them of sweeps." in page
+    assert "2 runs: 1 finished, 0 running, 2 of them of sweeps." in page
+    assert statuses(page) == ["finished, 2 of 2 rounds", "interrupted, 2 of 2 rounds"]
 
 
 def _with_clients(cell: RunRecord) -> RunRecord:

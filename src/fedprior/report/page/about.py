@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fedprior.records.schema import RunRecord
+from fedprior.records.standing import standing
 from fedprior.report.page.gather import Method, TaskNumbers
 from fedprior.report.page.look import element, text
 from fedprior.report.words import format_setting
@@ -104,7 +106,7 @@ def _run(name: str, run: RunRecord) -> tuple[str, ...]:
     seconds = "not recorded" if run.seconds is None else f"{run.seconds:.1f}"
     commands = "<br>".join(element("code", text(s.command)) if s.command else "from Python" for s in sessions)
     return (
-        *(text(name), str(run.seed), text(run.status.value)),
+        *(text(name), str(run.seed), text(standing(run.status, Path(run.where))[0])),
         f"{done} of {text(run.config['run']['protocol']['rounds'])}",
         seconds,
         "<br>".join(text(s.begun[:19].replace("T", " ")) for s in sessions) or "not recorded",

@@ -12,7 +12,8 @@ from fedprior.analysis.grouping import is_cell
 from fedprior.errors import FedpriorError
 from fedprior.records.lock import holder
 from fedprior.records.runs import FILES, RunFolder, find_runs
-from fedprior.records.schema import RunRecord, Status
+from fedprior.records.schema import RunRecord
+from fedprior.records.standing import standing
 from fedprior.report.page.blocks import Reading
 from fedprior.report.page.blocks import reading as reading
 from fedprior.report.page.gather import Gathered, TaskNumbers, gather
@@ -140,12 +141,9 @@ def _read(run: RunFolder) -> RunRecord | str:
 
 def _standing(records: Sequence[RunRecord]) -> str:
     """How many runs there are and how they stand."""
-    working = [
-        record for record in records if record.status is Status.RUNNING and holder(Path(record.where)) is not None
-    ]
-    ended = sum(record.status is Status.FINISHED for record in records)
+    words = [standing(record.status, Path(record.where))[0] for record in records]
     cells = sum(map(is_cell, records))
-    parts = [f"{counted(len(records), 'run')}: {ended} finished, {len(working)} running"]
+    parts = [f"{counted(len(records), 'run')}: {words.count('finished')} finished, {words.count('running')} running"]
     if cells:
         parts.append(f"{cells} of them of sweeps")
     return ", ".join(parts) + "."

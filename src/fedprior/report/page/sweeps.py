@@ -12,6 +12,7 @@ import numpy as np
 from fedprior.analysis.series import VALIDATION, curve_over_seeds, series_of
 from fedprior.analysis.summary import Number, over_seeds
 from fedprior.records.schema import ACCURACY, RunRecord, Status
+from fedprior.records.standing import standing
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def _tried(name: str, runs: list[RunRecord]) -> Tried:
     curves = [series_of(run, ACCURACY.name).get(VALIDATION, {}) for run in runs]
     diverged = any(run.status is Status.DIVERGED for run in runs)
     known = {run.seed: curve[max(curve)] for run, curve in zip(runs, curves, strict=True) if curve}
-    statuses = {run.status.value for run in runs}
+    statuses = {standing(run.status, Path(run.where))[0] for run in runs}
     return Tried(
         name,
         over_seeds(known) if known and not diverged else None,

@@ -142,6 +142,22 @@ def test_curves_are_switched_zoomed_and_read(show: Open) -> None:
     assert tip.is_hidden()
 
 
+def test_curves_that_end_before_others_and_those_that_cost_nothing(show: Open) -> None:
+    runs = [*made(("local",), 2), *made(("mh",), 2, rounds=7)]
+    for run in runs:
+        if run.variant == "local":
+            run.config["cost"] = {**run.config["cost"], "down": 0.0, "up": 0.0}
+    page = show(runs).page
+    page.focus(".stage")
+    page.keyboard.press("End")
+    tip = page.locator("section[data-part=curves] .tip")
+    assert re.fullmatch(r"round 12\n[\d.]+  local\n[\d.]+  mh \(ended at round 7\)", tip.inner_text())
+    assert re.fullmatch(r"round 12: local [\d.]+, mh [\d.]+ \(ended at round 7\)", page.text_content("#told"))
+    page.select_option("#along", "megabytes")
+    stroke = page.locator("section[data-part=curves] path.curve.reference")
+    assert stroke.evaluate("path => [path.getBBox().width > 400, path.getBBox().height]") == [True, 0]
+
+
 def test_names_at_the_ends_of_curves_do_not_overlap(show: Open) -> None:
     for study in ("usual", "many"):
         page = show(STUDIES[study]).page

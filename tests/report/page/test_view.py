@@ -17,7 +17,7 @@ from fedprior.records.schema import ACCURACY, AVERAGES, NLL
 from fedprior.report.page.encode import encoded
 from fedprior.report.page.gather import TaskNumbers, gather
 from fedprior.report.page.sentences import number_text, sentences
-from fedprior.report.page.static import tenth_words, worst_html, worst_line
+from fedprior.report.page.static import summary_hint, tenth_words, worst_html, worst_line
 from fedprior.report.page.view import DATA, Choice, differences, per_client
 from report.page.made import made, twin
 from report.page.scripts import evaluated
@@ -285,6 +285,44 @@ def test_the_script_has_the_same_worst_tenths(study: str) -> None:
         )
         mine = task.view(choice)
         assert shown == [tenth_words(line, mine.info) for line in mine.lines]
+
+
+def test_a_curve_that_has_ended_is_read_as_such() -> None:
+    curves = [
+        {"line": "short", "x": [1, 2], "y": [50, 62.5]},
+        {"line": "long", "x": [1, 2, 4], "y": [40, 55, 60]},
+        {"line": "late", "x": [3, 4], "y": [70, None]},
+    ]
+    found = evaluated(
+        "[1, 2, 4].map((place) => valuesAt(curves, place, {higher: true}).map(Object.values))",
+        "curves.js",
+        curves=curves,
+    )
+    assert found == [
+        [["short", 50, None], ["long", 40, None]],
+        [["short", 62.5, None], ["long", 55, None]],
+        [["long", 60, None], ["short", 62.5, 2]],
+    ]
+
+
+def test_a_curve_that_spends_nothing_is_a_level_line() -> None:
+    spends = {"x": [2, 4, 6], "y": [40, 50, 60], "s": None}
+    free = {"x": [0, 0, 0], "y": [70, 71, None], "s": [1, 2, None]}
+    level = {"x": [0, 6], "y": [71, 71], "s": [2, 2]}
+    assert evaluated("acrossOf(curves)", "curves.js", curves=[spends, free]) == [spends, level]
+    assert evaluated("acrossOf(curves)", "curves.js", curves=[free]) == [{**level, "x": [0, 1]}]
+
+
+def test_the_script_says_the_same_of_the_signs_in_the_summary() -> None:
+    task = task_of("three seeds")
+    mine = summary_hint(task, task.view(task.usual))
+    assert (
+        "unadjusted 95 % intervals of the difference over paired seeds; a colour means that the difference can" in mine
+    )
+    theirs = evaluated(
+        "summaryHint(viewOf(task, choice))", "summary.js", task=encoded(task), choice=task.usual._asdict()
+    )
+    assert theirs == f"Choose a heading to sort by it, a method to see its clients below. {mine}"
 
 
 def test_the_script_knows_students_distribution() -> None:

@@ -16,6 +16,31 @@ function shownCurves(task, view) {
     .filter(Boolean);
 }
 
+/** The curves as they are drawn: one that spends nothing of what is looked along is a level line at its end. */
+function acrossOf(curves) {
+  const far = Math.max(...curves.map((curve) => curve.x[curve.x.length - 1])) || 1;
+  return curves.map((curve) => {
+    if (curve.x[curve.x.length - 1] > 0) return curve;
+    let last = curve.y.length - 1;
+    while (curve.y[last] === null) last--;
+    const level = (values) => values && [values[last], values[last]];
+    return { ...curve, x: [0, far], y: level(curve.y), s: level(curve.s) };
+  });
+}
+
+/** What there is to read at a place: each curve's value, the best first, and after them the ends of those that end before it. */
+function valuesAt(curves, place, info) {
+  const rows = curves.map((curve) => {
+    const end = curve.x[curve.x.length - 1];
+    if (end < place - 1e-9) return { line: curve.line, y: lastOf(curve.y), ended: end };
+    let i = curve.x.length - 1;
+    while (i > 0 && curve.x[i] > place + 1e-9) i--;
+    return { line: curve.line, y: curve.x[i] <= place + 1e-9 ? curve.y[i] : null, ended: null };
+  });
+  const known = rows.filter(({ y }) => y !== null).sort((a, b) => (info.higher ? b.y - a.y : a.y - b.y));
+  return [...known.filter(({ ended }) => ended === null), ...known.filter(({ ended }) => ended !== null)];
+}
+
 /** The part of the axis that is shown when zoomed: from the best value to somewhat beyond the worst end. */
 function endsRange(curves, info) {
   const sign = info.higher ? 1 : -1;
@@ -59,7 +84,7 @@ function drawCurves(body, task, view) {
   }
   const figure = h("figure", {});
   body.replaceChildren(controls, figure, curveTable(curves, view));
-  curveFigure(figure, curves, view);
+  curveFigure(figure, acrossOf(curves), view);
 }
 
 function curveFigure(figure, curves, view) {
@@ -137,22 +162,17 @@ function readValues(figure, stage, svg, guide, curves, x, view, width) {
   let at = xs.length - 1;
   const show = (k, aloud) => {
     at = clamp(k, 0, xs.length - 1);
-    const values = curves
-      .map((curve) => {
-        let i = curve.x.length - 1;
-        while (i > 0 && curve.x[i] > xs[at] + 1e-9) i--;
-        return { name: curve.line.name, y: curve.x[i] <= xs[at] + 1e-9 ? curve.y[i] : null, kind: colourOf(curve.line.method) };
-      })
-      .filter(({ y }) => y !== null)
-      .sort((a, b) => (view.info.higher ? b.y - a.y : a.y - b.y));
+    const values = valuesAt(curves, xs[at], view.info);
     guide.setAttribute("x1", x(xs[at]));
     guide.setAttribute("x2", x(xs[at]));
     guide.setAttribute("visibility", "visible");
-    const where = state.along === "rounds" ? `round ${xs[at]}` : `${countText(xs[at])} ${ALONG[state.along]}`;
+    const placed = (t) => (state.along === "rounds" ? `round ${t}` : `${countText(t)} ${ALONG[state.along]}`);
+    const endOf = (ended) => (ended === null ? "" : ` (ended at ${placed(ended)})`);
+    const where = placed(xs[at]);
     const rest = values.length - 14;
-    const lines = values.slice(0, 14).map(({ name, y, kind }) => [`${valueText(y, view.info)}  ${cut(name, 28)}`, `value ${kind}`]);
+    const lines = values.slice(0, 14).map(({ line, y, ended }) => [`${valueText(y, view.info)}  ${cut(line.name, 28)}${endOf(ended)}`, `value ${colourOf(line.method)}`]);
     tip(figure, (x(xs[at]) / width) * figure.clientWidth, [[where, "title"], ...lines, ...(rest > 0 ? [[`and ${rest} more`, "quiet"]] : [])]);
-    if (aloud) tell(`${where}: ${values.map(({ name, y }) => `${name} ${valueText(y, view.info)}`).join(", ")}`);
+    if (aloud) tell(`${where}: ${values.map(({ line, y, ended }) => `${line.name} ${valueText(y, view.info)}${endOf(ended)}`).join(", ")}`);
   };
   const hide = () => {
     guide.setAttribute("visibility", "hidden");

@@ -130,8 +130,8 @@ def summary_hint(task: TaskNumbers, view: View) -> str:
         parts.append("± is one standard deviation over seeds.")
     if any(line.apart is not None and line.apart.interval.low is not None for line in view.lines):
         parts.append(
-            "Brackets and bars are 95 % intervals of the difference over paired seeds; a coloured one stays away from 0 "
-            "after Holm\N{RIGHT SINGLE QUOTATION MARK}s adjustment."
+            "Brackets and bars are unadjusted 95 % intervals of the difference over paired seeds; a colour means that the "
+            "difference can be told from 0 after Holm\N{RIGHT SINGLE QUOTATION MARK}s adjustment."
         )
     if view.choice.data == "own" and any(line.cell is not None and line.cell.tenth for line in view.lines):
         parts.append("In parentheses: the test samples behind the worst tenth of clients.")

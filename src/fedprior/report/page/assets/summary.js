@@ -133,7 +133,7 @@ function summaryHint(view) {
   const parts = ["Choose a heading to sort by it, a method to see its clients below."];
   if (view.lines.some((line) => line.number && line.number.std !== null)) parts.push("\u00b1 is one standard deviation over seeds.");
   if (view.lines.some((line) => line.apart && line.apart.low !== null)) {
-    parts.push("Brackets and bars are 95 % intervals of the difference over paired seeds; a coloured one stays away from 0 after Holm\u2019s adjustment.");
+    parts.push("Brackets and bars are unadjusted 95 % intervals of the difference over paired seeds; a colour means that the difference can be told from 0 after Holm\u2019s adjustment.");
   }
   if (view.choice.data === "own" && view.lines.some((line) => line.cell && line.cell.tenth)) parts.push("In parentheses: the test samples behind the worst tenth of clients.");
   parts.push("Gradients, megabytes and seconds are of the whole run.");

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fedprior.records.schema import LabelCounts
+from fedprior.records.schema import NLL, LabelCounts
 from fedprior.report.page.page import write_report
 from report.page.conftest import Open
 from report.page.made import made
 from report.page.test_browser import STUDIES, STUDY, cells
 from report.page.test_page import EVIL
+from report.page.test_sentences import study
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -60,6 +61,24 @@ def test_curves_run_along_rounds_where_a_task_has_recorded_nothing_else(show: Op
     page.select_option("#task", "1")
     assert page.input_value("#along") == "rounds"
     assert page.locator("article:not([hidden]) path.curve").count() == 3
+
+
+def test_all_that_tie_are_marked_as_best(show: Open) -> None:
+    page = show(study({"local": [[50.0, 60.0]], "fedavg": [[60.0, 65.0]], "mh": [[60.001, 65.001]]})).page
+    assert page.locator("table.summary tr.best button.name").all_inner_texts() == ["mh", "fedavg"]
+
+
+def test_what_is_infinite_with_some_seeds_is_never_the_best(show: Open) -> None:
+    inf = float("inf")
+    values = {"local": [[1.5, 1.6]] * 3, "fedavg": [[inf, 1.0], [1.0, 1.0], [inf, 1.0]], "mh": [[inf, 0.4]] * 3}
+    page = show(study(values, NLL)).page
+    shown = {row[0]: (row[1], row[-1]) for row in cells(page, "summary")}
+    assert shown == {"local": ("1.550 \N{PLUS-MINUS SIGN} 0.000", "3"), "fedavg": ("∞", "3"), "mh": ("∞", "3")}
+    assert page.locator("table.summary tr.best button.name").all_inner_texts() == ["local"]
+    page.click("button.head[data-sort=value]")  # the other way round
+    assert [row[0] for row in cells(page, "summary")][-1] == "local"
+    page.select_option("#against", "mh")
+    assert "The reference is infinite here" in page.inner_text("section[data-part=gains]")
 
 
 def test_intervals_stand_in_one_column(show: Open) -> None:

@@ -156,6 +156,9 @@ def test_curves_that_end_before_others_and_those_that_cost_nothing(show: Open) -
     page.select_option("#along", "megabytes")
     stroke = page.locator("section[data-part=curves] path.curve.reference")
     assert stroke.evaluate("path => [path.getBBox().width > 400, path.getBBox().height]") == [True, 0]
+    page.select_option("#along", "rounds")
+    assert page.locator("path.leader").count() == 2
+    assert page.locator("path.leader.far").get_attribute("data-method") == "1"  # from its end to its name
 
 
 def test_names_at_the_ends_of_curves_do_not_overlap(show: Open) -> None:
@@ -225,6 +228,15 @@ def test_a_click_among_the_worst_clients_follows_one_and_another_click_leaves_it
                 act()
                 assert page.input_value("#follow") == followed
                 assert row.locator("button.name").get_attribute("aria-pressed") == str(followed == client).lower()
+
+
+def test_what_is_told_of_a_row_does_not_hide_it(show: Open) -> None:
+    page = show(STUDY).page
+    rows = page.locator("table.worst tbody tr")
+    for k in (0, 4):
+        rows.nth(k).hover()
+        row, tip = rows.nth(k).bounding_box(), page.locator("section[data-part=worst] .tip").bounding_box()
+        assert row["y"] + row["height"] < tip["y"] < row["y"] + row["height"] + 10
 
 
 def test_costs_have_a_frontier(show: Open) -> None:

@@ -148,7 +148,8 @@ function endNames(curves, x, y, [low, high], [left, edge, bottom], narrow, view)
     const end = lastOf(curve.y);
     const off = end < low || end > high ? ` (${valueText(end, view.info)})` : "";
     const from = x(curve.x[curve.x.length - 1]);
-    const marks = { class: `leader ${colourOf(curve.line.method)}`, "data-method": curve.line.i };
+    const far = edge - from > 12 ? " far" : ""; // which is no part of the curve
+    const marks = { class: `leader${far} ${colourOf(curve.line.method)}`, "data-method": curve.line.i };
     return [
       s("path", { d: `M${from.toFixed(1)} ${ends[k].toFixed(1)}L${edge + 7} ${places[k].toFixed(1)}H${edge + 11}`, ...marks }),
       label(edge + 14, places[k] + 4, cut(curve.line.name, narrow ? 11 : 20) + off, { "data-method": curve.line.i }),

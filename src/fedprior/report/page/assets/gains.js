@@ -111,7 +111,8 @@ function pointable(figure, task, view) {
     const [first, ...rest] = clientWords(task, view, c);
     const more = rest.length > 12 ? [[`and ${rest.length - 12} more`, "quiet"]] : [];
     const box = figure.getBoundingClientRect();
-    tip(figure, event.clientX - box.left, [[first, "title"], ...rest.slice(0, 12).map((words) => [words, "value"]), ...more]);
+    const shown = tip(figure, event.clientX - box.left, [[first, "title"], ...rest.slice(0, 12).map((words) => [words, "value"]), ...more]);
+    if (given.matches("tr")) shown.style.top = `${given.getBoundingClientRect().bottom - box.top + 4}px`; // the row itself stays to be read
   };
   figure.addEventListener("pointerover", point);
   figure.addEventListener("pointerleave", () => {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -15,7 +17,7 @@ from fedprior.core.batch import Batch
 from fedprior.core.problem import Problem
 from fedprior.core.vectors import Vector
 from fedprior.errors import FedpriorError
-from fedprior.models.base import Frozen, Model
+from fedprior.models.base import Frozen, Linear, Model
 from fedprior.models.classifier import Classifier
 from fedprior.models.mlp import DNN, MCLR
 
@@ -208,3 +210,57 @@ def test_proximal_steps_without_the_first_weights_are_the_plain_ones(name: str) 
     for start, (fast, plain) in zip((mu, elsewhere), steps(mu, elsewhere), strict=True):
         assert float((fast - plain).norm()) < 1e-13
         assert float((fast - start).norm()) > 1e-2
+
+
+class Centred(DNN):
+    """The first layer sees something else than the input."""
+
+    def features(self, x: Array) -> Array:
+        return super().features(x - 0.5)
+
+
+class Moved(MCLR):
+    """The same by way of the logits."""
+
+    def logits(self, x: Array) -> Array:
+        return super().logits(x - 0.5)
+
+
+class Mixed(Centred, DNN):
+    """A subclass of a subclass."""
+
+
+class Scaled(Linear):
+    """No plain linear layer."""
+
+    def __call__(self, x: Array) -> Array:
+        return super().__call__(3 * x)
+
+
+class Rescaled(MCLR):
+    """The first layer itself is another one."""
+
+    def __init__(self, in_size: int, n_classes: int, *, key: Array) -> None:
+        self.head = Scaled(in_size, n_classes, key=key)
+
+
+class Sharper(DNN):
+    """It says anew that its first layer reads the input."""
+
+    reads_input: ClassVar[str] = "hidden"
+
+    def features(self, x: Array) -> Array:
+        return 2 * super().features(x)
+
+
+@pytest.mark.parametrize("kind", [Centred, Moved, Mixed, Rescaled, Sharper])
+def test_proximal_steps_of_a_subclass_are_the_plain_ones(kind: Callable[..., Model]) -> None:
+    with quick_draws():
+        problem = Classifier(kind(30, 4, key=KEY), 4)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 30)), jnp.float32)
+    batch, w = Batch(x, jnp.array([0, 1, 2, 3, 1, 0]), jnp.ones(6)), problem.init(KEY)
+    fast, plain = (
+        steps(w, w, batch, 3.0, 0.05, 3) for steps in (problem.proximal_steps, partial(Problem.proximal_steps, problem))
+    )
+    assert float((fast - plain).norm()) < 1e-5 < 1e-2 < float((fast - w).norm())
+    assert (problem.rest.input_layer is None) == (kind is not Sharper)

@@ -93,6 +93,18 @@ class Model(eqx.Module):
     def features(self, x: Array) -> Array:
         """Map inputs [B, ...] to the input of the last linear layer [B, d]."""
 
+    @property
+    def input_layer(self) -> str | None:
+        """What ``reads_input`` names, where it is sure to hold: not if a subclass of the class that says so computes
+        anything else, and not if the layer is another one.
+        """
+        for owner in type(self).__mro__:
+            if "reads_input" in vars(owner):
+                break
+            if not {"features", "logits", "__call__"}.isdisjoint(vars(owner)):
+                return None
+        return self.reads_input if type(getattr(self, self.reads_input or "", None)) is Linear else None
+
     def logits(self, x: Array) -> Array:
         """Map inputs [B, ...] to unnormalised log-probabilities [B, C]."""
         return self.head(self.features(x))

@@ -203,7 +203,7 @@ class Classifier(Problem):
         on [out, B] and [B, B], and W is made once at its end. For the DNN this is a third of the flops. Without such a
         layer, or where this would save nothing, the plain loop is run.
         """
-        first = self.rest.reads_input if isinstance(self.rest, Model) else None
+        first = self.rest.input_layer if isinstance(self.rest, Model) else None
         x = batch.x.reshape(len(batch.x), -1)
         if first is None or K < 2 or x.shape[0] >= x.shape[1]:
             return super().proximal_steps(mu, start, batch, lam, alpha, K)

@@ -94,12 +94,13 @@ def scan(table: str, text: str, clients: Sequence[ClientId] = ()) -> Scan:
     known = {str(client): client for client in clients}
     head, _, body = text.partition("\n")
     try:
-        names = [RENAMED_COLUMNS.get(name, name) for name in _parsed(head)]
+        names = _parsed(head)
     except csv.Error:
         names = []
+    if not (checked := CHECK in names):
+        names = [RENAMED_COLUMNS.get(name, name) for name in names]
     if not set(KEYS[table]) <= set(names):  # without its heading, nothing can be read
         return Scan([], [], [Damage(1, "its heading is lost" if text else "the file is empty")], False, names, False)
-    checked = CHECK in names
     rows, lines, damage, torn = list[AnyRow](), list[int](), list[Damage](), False
     for line, record, is_whole in _records(body) if checked else _plain_records(body):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -15,7 +16,7 @@ from toys import blobs, engine_of, rounds
 from fedprior.core.batch import Batch
 from fedprior.core.vectors import row
 from fedprior.engine.evaluate import Evaluator
-from fedprior.engine.metrics import BINS, METRICS, Metric, measured
+from fedprior.engine.metrics import BINS, METRICS, ClassLosses, Metric, measured
 from fedprior.engine.score import Score
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
@@ -120,6 +121,12 @@ def test_absent_classes_and_empty_clients() -> None:
     assert set(averages["weighted"]) == {*NAMES[:-2], "class_accuracy[a]", "class_nll[a]"}
 
 
+def test_a_model_may_have_more_outputs_than_there_are_classes() -> None:
+    values = np.array([[1.0, 2.0, 3.0]])
+    score = Score({"class_nll": ClassLosses(values, np.ones_like(values))}, np.array([3]), ("a", "b"))
+    assert {name: v.tolist() for name, v in score.columns().items()} == {"class_nll[a]": [1.0], "class_nll[b]": [2.0]}
+
+
 def test_what_is_measured() -> None:
     assert list(measured(["ece"])) == ["accuracy", "nll", "ece"]
     assert "class_accuracy" not in measured(None)
@@ -144,6 +151,26 @@ def test_a_metric_of_ones_own(scored: Any, monkeypatch: pytest.MonkeyPatch) -> N
     score = Evaluator(engine, metrics=["certainty"]).own(state)["personal"]
     p = jax.nn.softmax(problem.logits(row(jax.device_get(state.clients).v, 1), jnp.asarray(data.test.x[5:])))
     assert score.values("certainty")[1] == pytest.approx(float(jnp.mean(jnp.max(p, axis=1))))
+
+
+@pytest.mark.parametrize("name", ["samples", "round", "train_seconds", "check", "gce", "", "a[b]", "two\nlines"])
+def test_a_metric_whose_name_does_not_fit_the_records_is_refused(name: str) -> None:
+    with pytest.raises(FedpriorError, match=r"a metric cannot be called '.*'; valid: a printable name without '\['"):
+        dataclasses.replace(METRICS.find("nll"), info=MetricInfo(name, "", "lower"))
+
+
+def test_a_metric_says_which_direction_is_better() -> None:
+    with pytest.raises(FedpriorError, match="metric 'gain': the better direction is 'up'; valid: higher, lower"):
+        dataclasses.replace(METRICS.find("nll"), info=MetricInfo("gain", "", "up"))
+
+
+def test_a_metric_has_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its values are found by that of the registry, its columns by that of its MetricInfo."""
+    monkeypatch.setattr(METRICS, "_entries", dict(METRICS._entries))
+    METRICS.register("likelihood", METRICS.find("nll"))
+    for names in (None, ["likelihood"]):
+        with pytest.raises(FedpriorError, match="metric 'likelihood' is called 'nll' in its MetricInfo; give it one name"):
+            measured(names)
 
 
 def test_metrics_by_hand() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import jax
@@ -24,10 +25,14 @@ from jax import Array
 
 from fedprior.core.batch import Batch
 from fedprior.core.vectors import Tree
+from fedprior.engine.coherence import GCE
+from fedprior.errors import FedpriorError
 from fedprior.records.schema import ACCURACY, NLL, MetricInfo
+from fedprior.records.tables import CHECK, KEYS
 from fedprior.registry import Registry
 
 ALWAYS = ("accuracy", "nll")  # whatever else is asked for
+TAKEN = {CHECK, GCE.name, *chain.from_iterable(KEYS.values())}  # columns that tables have besides
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,16 @@ class Metric:
     statistic: Callable[[Array, Batch], Tree]
     value: Callable[[Any, np.ndarray], np.ndarray]
     mean: bool = False
+
+    def __post_init__(self) -> None:
+        name, better = self.info.name, self.info.better
+        if not name or not name.isprintable() or "[" in name or name in TAKEN:
+            raise FedpriorError(
+                f"a metric cannot be called {name!r}; valid: a printable name without '[' that no column of the records "
+                f"has ({', '.join(sorted(TAKEN))})"
+            )
+        if better not in ("higher", "lower"):
+            raise FedpriorError(f"metric '{name}': the better direction is {better!r}; valid: higher, lower")
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
@@ -186,4 +201,10 @@ METRICS: Registry[Metric] = Registry(
 def measured(names: Sequence[str] | None) -> dict[str, Metric]:
     """The named metrics besides those that are always measured; None: every one that has no value per class."""
     wanted = [name for name, metric in METRICS.items() if not metric.info.per_class] if names is None else names
-    return {name: METRICS.find(name) for name in dict.fromkeys((*ALWAYS, *wanted))}
+    found = {name: METRICS.find(name) for name in dict.fromkeys((*ALWAYS, *wanted))}
+    for name, metric in found.items():
+        if metric.info.name != name:
+            raise FedpriorError(
+                f"metric '{name}' is called '{metric.info.name}' in its MetricInfo; give it one name in both places"
+            )
+    return found

@@ -28,11 +28,10 @@ class Score:
         """Every client's own values [N] of all metrics, by the names of the records' columns."""
         columns_by_name: dict[str, np.ndarray] = {}
         for name in self.sums:
-            values = self.values(name)
-            per_class = METRICS.find(name).info.per_class
-            columns_by_name |= (
-                {f"{name}[{c}]": values[:, k] for k, c in enumerate(self.class_names)} if per_class else {name: values}
-            )
+            info, values = METRICS.find(name).info, self.values(name)
+            by_column = values.T if info.per_class else values[None]
+            # A model may have more outputs than there are classes.
+            columns_by_name |= dict(zip(info.columns(self.class_names), by_column, strict=False))
         return columns_by_name
 
     def averages(self) -> dict[str, dict[str, float]]:

@@ -21,7 +21,7 @@ from fedprior.files import read_bytes
 from fedprior.records import tables
 from fedprior.records.lock import holder
 from fedprior.records.schedule import Schedule
-from fedprior.records.schema import ACCURACY, NLL, ClientId, ClientRow, Row, Status, Times, averages
+from fedprior.records.schema import ACCURACY, NLL, ClientId, ClientRow, MetricInfo, Row, Status, Times, averages
 from fedprior.records.thinning import KEY
 
 MOST_TABLE = 2**32  # bytes
@@ -39,11 +39,8 @@ def damaged(path: Path, reason: str, line: int | None = None, way_back: str = WA
 
 def column_names(config: dict[str, Any]) -> list[str]:
     """The metrics' columns that a configuration asks for."""
-    names: list[str] = []
-    for info in config["metrics"]:
-        labels = config.get("class_names", []) if info.get("per_class") else None
-        names += [info["name"]] if labels is None else [f"{info['name']}[{label}]" for label in labels]
-    return names
+    infos = [MetricInfo(**info) for info in config["metrics"]]
+    return [column for info in infos for column in info.columns(config.get("class_names", ()))]
 
 
 class Standing(NamedTuple):

@@ -42,6 +42,14 @@ class MetricInfo:
         """Whether a larger value is a better one."""
         return self.better == "higher"
 
+    def columns(self, class_names: Sequence[int | str]) -> list[str]:
+        """The columns that records have of the metric: one, or one for each class.
+
+        >>> NLL.columns(["a"]), MetricInfo("recall", "%", "higher", per_class=True).columns(["a", "b"])
+        (['nll'], ['recall[a]', 'recall[b]'])
+        """
+        return [f"{self.name}[{label}]" for label in class_names] if self.per_class else [self.name]
+
     @property
     def label(self) -> str:
         """The name as text, with its unit."""

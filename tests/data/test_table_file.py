@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,22 @@ def test_parquet(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(FedpriorError, match=r"cannot read data.parquet"):
         read_table(path, WANTED)
+
+
+@pytest.mark.parametrize("index", ["__index_level_0__", "visit"])
+def test_the_index_of_a_data_frame_is_no_feature_unless_it_is_named(index: str, tmp_path: Path) -> None:
+    """Where rows are sorted by label, it would tell the label."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = parquet(tmp_path, age=[61, 48], y=[0, 1], who=[7, 8], **{index: [3, 5]})
+    about = {b"pandas": json.dumps({"index_columns": [index, {"kind": "range"}]}).encode()}
+    pq.write_table(pq.read_table(path).replace_schema_metadata(about), path)
+    assert read_table(path, WANTED).columns == ("age",)
+    assert read_table(path, Columns(("age", index), ("y", "who"))).x.tolist() == [[61.0, 3.0], [48.0, 5.0]]
+    assert read_table(path, Columns(named=("y", index), ignore=("who",))).others == {"y": [0, 1], index: [3, 5]}
+    assert read_features(path, ["age"], keep=None).others == {"y": [0, 1], "who": [7, 8], index: [3, 5]}
+    for other in (b"{no JSON", b"[1]", b"null", b'{"index_columns": null}'):  # of whatever wrote it
+        pq.write_table(pq.read_table(path).replace_schema_metadata({b"pandas": other}), path)
+        assert read_table(path, WANTED).columns == ("age", index)
 
 
 def test_parquet_needs_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

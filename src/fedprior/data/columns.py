@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +36,11 @@ class Columns:
     ignore: tuple[str, ...] = ()
     drop: str = "list it under data.ignore"  # in an error: how to do without a column
 
-    def choose(self, names: Sequence[str], where: str) -> tuple[list[str], list[str]]:
-        """The names of the features and of what is read besides, among the columns that a file has.
+    def choose(
+        self, names: Sequence[str], where: str, hidden: Collection[str] = ()
+    ) -> tuple[list[str], list[str]]:
+        """The names of the features and of what is read besides, among the columns that a file has; ``hidden`` ones are
+        no features unless they are named.
 
         >>> Columns(named=("site",), ignore=("id",)).choose(["id", "site", "age", "dose"], "a.csv")
         (['age', 'dose'], ['site'])
@@ -53,14 +56,15 @@ class Columns:
                     f"column '{name}' of {where} is asked for twice (as a feature, label, client or split, or to be "
                     "ignored); a column can be one of them, once"
                 )
-        taken = {*self.named, *self.ignore}
+        taken, left_out = {*self.named, *self.ignore}, {*self.named, *self.ignore, *hidden}
         for name in (*(self.features or ()), *self.named, *self.ignore):
             if name not in names:
                 raise unknown(f"column of {where}", name, dict.fromkeys(names))
-        features = list(self.features) if self.features is not None else [name for name in names if name not in taken]
+        features = list(self.features) if self.features is not None else [name for name in names if name not in left_out]
         if not features:
             raise FedpriorError(
-                f"no column of {where} is left to learn from; it has {', '.join(map(repr, names))}, all named otherwise"
+                f"no column of {where} is left to learn from; it has {', '.join(map(repr, names))}; all of "
+                "them are the label, the client, the split or a data frame's index, or are ignored"
             )
         rest = [name for name in names if name not in features and name not in taken]
         more = rest if self.optional is None else [name for name in rest if name in self.optional]

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -99,13 +100,22 @@ def _read_parquet(path: Path, wanted: Columns) -> Table:
     try:
         with pq.ParquetFile(path) as file:
             names = list(file.schema_arrow.names)
-            features, kept = wanted.choose(names, path.name)
+            features, kept = wanted.choose(names, path.name, _index_columns(file.schema_arrow))
             table = file.read(columns=[*features, *kept])
     except pa.ArrowException as error:
         raise FedpriorError(f"cannot read {path.name} ({first_line(error)}); is it a whole Parquet file?") from error
     columns = [_values(table.column(name), pa) for name in features]
     others = {name: table.column(name).to_pylist() for name in kept}
     return _checked(path.name, names, features, columns, others, wanted, "row", False)
+
+
+def _index_columns(schema: Any) -> set[str]:
+    """The columns that hold the index of a pandas data frame, which often only numbers its rows."""
+    try:
+        about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        return {name for name in about["index_columns"] if isinstance(name, str)}
+    except (ValueError, TypeError, KeyError):  # not written by pandas
+        return set()
 
 
 def _values(column: Any, pa: Any) -> np.ndarray:

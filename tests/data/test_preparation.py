@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -98,19 +99,41 @@ def test_what_cannot_be_read_is_told(given: Any, message: str) -> None:
         Preparation(shape=(2,))(given)
 
 
+class Frame:
+    """What pandas and polars have in common."""
+
+    def __init__(self, **columns: Any):
+        self.content, self.columns = columns, list(columns)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return np.asarray(self.content[name])
+
+
 def test_columns_of_a_data_frame_are_found_by_their_names() -> None:
-    class Frame:  # what pandas and polars have in common
-        def __init__(self, **columns: list[float]):
-            self.content, self.columns = columns, list(columns)
-
-        def __getitem__(self, names: list[str]) -> Frame:
-            return Frame(**{name: self.content[name] for name in names})
-
-        def to_numpy(self) -> np.ndarray:
-            return np.array(list(self.content.values())).T
-
     preparation = Preparation(columns=("age", "dose"), shape=(2,))
     assert preparation(Frame(dose=[1.0], age=[30.0])).tolist() == [[30, 1]]  # type: ignore[arg-type]
     assert preparation(Frame(dose=[1.0, 2.0], who=[7.0, 7.0], age=[30.0, 40.0])).tolist() == [[30, 1], [40, 2]]  # type: ignore[arg-type]
     with pytest.raises(FedpriorError, match="the table has no column 'dose'; the model reads age, dose"):
         preparation(Frame(age=[30.0]))  # type: ignore[arg-type]
+
+
+def test_columns_of_several_kinds_are_numbers_as_they_are_to_training() -> None:
+    """A frame of pandas with such columns becomes an array of objects as a whole."""
+    preparation = Preparation(columns=("ok", "age", "dose"), shape=(3,))
+    nullable = np.array([True, False], object)
+    frame = Frame(ok=nullable, age=np.array([30, 2**24 + 1]), dose=[Decimal("0.5"), 2.5])
+    assert preparation(frame).tolist() == [[1, 30, 0.5], [0, 2**24, 2.5]]  # type: ignore[arg-type]
+    for dose, message in {
+        (None, 1.0): "sample 0 has a value that is not finite",
+        ("1.5", 1.0): "column 'dose' of the table must be an array of numbers; got shape .2,., type object",
+        ((1.0, 2.0), (3.0, 4.0)): r"column 'dose' of the table must be one column; got shape \(2, 2\)",
+    }.items():
+        column = np.array(dose, None if isinstance(dose[0], tuple) else object)
+        with pytest.raises(FedpriorError, match=message):
+            preparation(Frame(ok=[True, False], age=[1, 2], dose=column))  # type: ignore[arg-type]
+
+
+def test_a_frame_of_pandas() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": [30.0, 40.0], "ok": [True, False], "dose": pd.array([0.5, 1.5], dtype="Float64")})
+    assert Preparation(columns=("ok", "dose"), shape=(2,))(frame).tolist() == [[1, 0.5], [0, 1.5]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,8 @@ class Preparation:
         assert self.columns is not None
         if lacking := [name for name in self.columns if name not in list(table.columns)]:
             raise FedpriorError(f"the table has no column {lacking[0]!r}; the model reads {', '.join(self.columns)}")
-        return table[list(self.columns)].to_numpy()
+        # Each by itself: of columns of several kinds, a data frame makes an array of objects.
+        return np.stack([_numbers(table[name], f"column {name!r} of the table") for name in self.columns], axis=1)
 
     def _shaped(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Samples of the expected shape; a grey picture and its row of pixels stand for each other."""
@@ -123,3 +125,15 @@ class Preparation:
             shape=None if plain["shape"] is None else tuple(plain["shape"]),
             vectors=plain["vectors"],
         )
+
+
+def _numbers(column: Any, what: str) -> npt.NDArray[np.float32]:
+    """The numbers of a data frame's column; a text among them is refused, also one that looks like a number."""
+    values = np.asarray(column)
+    if values.ndim != 1:
+        raise FedpriorError(f"{what} must be one column; got shape {values.shape}. Rename those of the same name")
+    if values.dtype.kind == "O" and not any(isinstance(value, str | bytes) for value in values):
+        with contextlib.suppress(TypeError, ValueError):  # as the nullable and the decimal columns of pandas come
+            values = values.astype(np.float64)
+    numbers: npt.NDArray[np.float32] = as_numbers(values, what, np.float32)
+    return numbers

@@ -34,6 +34,8 @@ def test_arrays_of_any_shape(tmp_path: Path) -> None:
     columns = read_table(saved(tmp_path, age=[1, 2], dose=[0.5, 0.25], y=[0, 1], who=[b"a", b"b"]), WANTED)
     assert (columns.columns, columns.x.tolist()) == (("age", "dose"), [[1.0, 0.5], [2.0, 0.25]])
     assert columns.others["who"] == ["a", "b"]
+    foreign = read_table(saved(tmp_path, x=[1, 2], y=[0, 1], who=["Köln".encode(), b"b"]), WANTED)
+    assert foreign.others["who"] == ["Köln", "b"]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,7 @@ def test_arrays_of_any_shape(tmp_path: Path) -> None:
         ({"x": np.where(X == 13, np.nan, X), "y": [0] * 4, "who": [1] * 4}, r"1 missing value .* sample 2 \(counted"),
         ({"x": np.where(X == 13, 1e300, X), "y": [0] * 4, "who": [1] * 4}, "'x' of data.npz has '1e.300' in sample 2"),
         ({"x": ["a"] * 4, "y": [0] * 4, "who": [1] * 4}, "column 'x' of data.npz holds text"),
+        ({"x": X, "y": [0] * 4, "who": ["é".encode("latin-1")] * 4}, r"'who' of data.npz holds bytes that are no UTF-8 .b"),
         ({"x": X[:0], "y": [], "who": []}, "data.npz holds no samples"),
         ({"x": np.array([None] * 4), "y": [0] * 4, "who": [1] * 4}, "cannot read data.npz .*allow_pickle=False"),
     ],

@@ -80,8 +80,18 @@ def _read_npz(path: Path, wanted: Columns) -> Table:
             f'several arrays of {path.name} could be the samples ({shapes}); name one: data.features = ["{features[0]}"]'
         )
     whole = arrays[features[0]].ndim > 1
-    others = {name: (a.astype(str) if (a := arrays[name]).dtype.kind == "S" else a).tolist() for name in kept}
+    others = {name: _entries(arrays[name], name, path.name) for name in kept}
     return _checked(path.name, names, features, [arrays[name] for name in features], others, wanted, "sample", whole)
+
+
+def _entries(array: np.ndarray, name: str, where: str) -> list[Any]:
+    """What stands in an array, bytes as texts."""
+    try:
+        return list((np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array).tolist())
+    except UnicodeDecodeError as error:
+        raise FedpriorError(
+            f"array '{name}' of {where} holds bytes that are no UTF-8 ({error.object!r}); save texts in place of bytes"
+        ) from error
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------------

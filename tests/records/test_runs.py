@@ -70,6 +70,19 @@ def test_a_folder_may_vanish_while_runs_are_looked_for(folder: RunFolder, monkey
     assert find_runs(folder.path.parent) == [folder]
 
 
+def test_runs_that_were_gathered_by_links_are_found_once(folder: RunFolder, tmp_path: Path) -> None:
+    """Also where links go round in circles, lead to one place twice, or to nowhere."""
+    gathered, more = tmp_path / "gathered", tmp_path / "gathered" / "more"
+    more.mkdir(parents=True)
+    (gathered / "z").symlink_to(folder.path.parent)
+    (more / "same").symlink_to(folder.path)
+    (more / "round").symlink_to(gathered)
+    (more / "nowhere").symlink_to(tmp_path / "none")
+    assert [run.path.resolve() for run in find_runs(gathered)] == [folder.path.resolve()]
+    (folder.path.parent / "a").symlink_to(folder.path)
+    assert find_runs(folder.path.parent) == [folder]  # by its own name rather than by that of a link
+
+
 def test_a_status_is_one_of_four(folder: RunFolder) -> None:
     for status in Status:
         folder.set_status(status, 3)

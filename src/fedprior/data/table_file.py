@@ -90,7 +90,7 @@ def _entries(array: np.ndarray, name: str, where: str) -> list[Any]:
         return list((np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array).tolist())
     except UnicodeDecodeError as error:
         raise FedpriorError(
-            f"array '{name}' of {where} holds bytes that are no UTF-8 ({error.object!r}); save texts in place of bytes"
+            f"array '{name}' of {where} holds bytes that are no UTF-8 ({error.object[:40]!r}); save texts in place of bytes"
         ) from error
 
 

@@ -20,10 +20,9 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -245,7 +244,7 @@ class RunFolder:
     def record(self) -> RunRecord:
         """The run as it stands; damaged records are an error."""
         self.check_plain()
-        (status, at), standing = self.status, self.standing  # before the tables, which a run at work is ahead with
+        (status, at), standing = self.status, self.standing  # read first: a run in progress writes its tables before its status
         times = tuple(row for row in read(self.path / "times.csv", standing).rows if isinstance(row, Times))
         rows = read_metrics(self.path, standing)
         clients = LazyRows(lambda: self.rows("clients.csv"), self.clients_of)
@@ -259,7 +258,19 @@ def _measured(config: dict[str, Any]) -> dict[str, Any]:
 
 def find_runs(folder: Path) -> list[RunFolder]:
     """Every run at or below a folder, in order: also one of which a file is missing, so that it is not passed over."""
-    walked = os.walk(folder)  # unlike rglob, it does not mind that a folder vanishes just now
-    places = [Path(place) for place, *names in walked if not {"config.json", "status.json"}.isdisjoint(chain(*names))]
+    places = [place for place, names in _folders(folder) if not {"config.json", "status.json"}.isdisjoint(names)]
     runs = [RunFolder(place) for place in sorted(places)]
     return [run for run in runs if run.exists and len(run.files) > 1]  # other programs have a config.json, too
+
+
+def _folders(top: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Every folder at or below one with all names in it, each once, links followed: after all that needs none."""
+    waiting, seen = [str(top)], set[str]()
+    for start in waiting:
+        for place, folders, files in os.walk(start):  # unlike rglob, it does not mind that a folder vanishes just now
+            if (real := os.path.realpath(place)) in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            yield Path(place), [*folders, *files]
+            waiting += sorted(path for name in folders if os.path.islink(path := os.path.join(place, name)))

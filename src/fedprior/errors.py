@@ -18,13 +18,24 @@ class FedpriorError(ValueError):
 def unknown(kind: str, given: str, valid: Iterable[str]) -> FedpriorError:
     """Build the error for a name that does not exist, with the nearest valid one.
 
+    ``kind`` says what it is a name of and, after "in" or "of", where.
+
     >>> print(unknown("method", "fedavgg", ["fedavg", "local"]))
     unknown method 'fedavgg' (did you mean 'fedavg'?); valid: fedavg, local
+    >>> print(unknown("key in task 'mine'", "round", ["rounds"]))
+    unknown key 'round' in task 'mine' (did you mean 'rounds'?); valid: rounds
     """
     names = sorted(valid)
     near = difflib.get_close_matches(given, names, n=1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
-    return FedpriorError(f"unknown {kind} '{given}'{hint}; valid: {', '.join(names)}")
+    return FedpriorError(f"unknown {_named(kind, given)}{hint}; valid: {', '.join(names)}")
+
+
+def _named(kind: str, given: str) -> str:
+    """What does not exist, with its name beside what it is a name of."""
+    where = re.search(" (in|of) ", kind)
+    at = where.start() if where else len(kind)
+    return f"{kind[:at]} '{given}'{kind[at:]}"
 
 
 def one_line(
@@ -44,7 +55,7 @@ def one_line(
     ...     model(round=3)
     ... except pydantic.ValidationError as error:
     ...     print(one_line(error, "task 'mine'", model.model_fields))
-    unknown key in task 'mine' 'round' (did you mean 'rounds'?); valid: rounds
+    unknown key 'round' in task 'mine' (did you mean 'rounds'?); valid: rounds
     """
     first = error.errors()[0]
     *outer, _ = path = [str(part) for part in first["loc"]] or ["settings"]
@@ -52,7 +63,7 @@ def one_line(
     if first["type"] == "extra_forbidden":
         keys = [f"{within}.{key}" for key in (parts or {}).get(within, ())] if outer else list(valid)
         kind = f"key in {what}"
-        return unknown(kind, where, keys) if keys else FedpriorError(f"unknown {kind} '{where}'; leave it out")
+        return unknown(kind, where, keys) if keys else FedpriorError(f"unknown {_named(kind, where)}; leave it out")
     if first["type"] == "missing":
         return FedpriorError(f"{what}: '{where}' is missing")
     text = repr(first["input"])

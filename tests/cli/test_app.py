@@ -40,9 +40,9 @@ def test_the_package_is_a_program_too() -> None:
         (["digits-mclr", "-m", "fedavgg"], ["unknown method 'fedavgg'", "did you mean 'fedavg'?"]),
         (["digits-mclr", "-m", "mh:"], ["'mh:' is not of the form METHOD:key=value,..."]),
         (["digits-mclr", "-m", "mh:beta"], ["'beta' is not of the form key=value"]),
-        (["digits-mclr", "-m", "mh:lamda=3"], ["unknown key of mh 'lamda'", "did you mean 'lam'?"]),
+        (["digits-mclr", "-m", "mh:lamda=3"], ["unknown key 'lamda' of mh", "did you mean 'lam'?"]),
         (["digits-mclr", "-m", "mh:lam=3,lam=4"], ["'mh:lam=3,lam=4' sets 'lam' twice"]),
-        (["digits-mclr", "-m", "mh:partition.clients=3"], ["unknown key of mh 'partition.clients'"]),
+        (["digits-mclr", "-m", "mh:partition.clients=3"], ["unknown key 'partition.clients' of mh"]),
         (["digits-mclr", "-m", "mh:aggregated=21"], ["aggregated = 21", "there are 20", "valid: 1 to 20"]),
         (["digits-mclr", "-m", "mh:chunk=2"], ["'chunk' is now called 'clients_per_vmap'"]),
         (["digits-mclr", "-m", "mh", "-m", "mh"], ["two rows are called 'mh'"]),
@@ -110,19 +110,19 @@ TASK = f"\nrounds = 3{IID}"
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
-        (("rounds = 3", "round = 3"), ["unknown key in task 'mine' 'round'", "did you mean 'rounds'?"]),
+        (("rounds = 3", "round = 3"), ["unknown key 'round' in task 'mine'", "did you mean 'rounds'?"]),
         (("rounds = 3", "chunk = 3"), ["task 'mine': 'chunk' is now called 'clients_per_vmap'"]),
         (("rounds = 3", 'rounds = "3"'), ["rounds: input should be a valid integer (given: '3')"]),
         (("rounds = 3", "rounds ="), ["mine.toml is not valid TOML", "line 2"]),
-        (("rounds = 3", "beta = 2.0"), ["unknown key in task 'mine' 'beta'"]),
+        (("rounds = 3", "beta = 2.0"), ["unknown key 'beta' in task 'mine'"]),
         (('[data]\nsource = "digits"', ""), ["task 'mine': 'data' is missing"]),
         (('source = "digits"', ""), ["task 'mine': 'data.source' is missing"]),
         (('kind = "iid"', ""), ["'partition.kind' is missing", "dirichlet"]),
-        (("clients = 3", "clients = 3\nclient = 3"), ["unknown key in partition 'iid' 'client'", "'clients'"]),
+        (("clients = 3", "clients = 3\nclient = 3"), ["unknown key 'client' in partition 'iid'", "'clients'"]),
         (("clients = 3", ""), ["partition 'iid': 'clients' is missing"]),
         (('name = "mclr"', ""), ["model.name is missing", "mclr"]),
-        (('name = "mclr"', 'name = "dnn"\nhiden = 3'), ["unknown option of model 'dnn' 'hiden'", "'hidden'"]),
-        (('name = "mclr"', 'name = "mclr"\n[method]\nlamm = 1.0'), ["unknown key in [method] of task 'mine' 'lamm'"]),
+        (('name = "mclr"', 'name = "dnn"\nhiden = 3'), ["unknown option 'hiden' of model 'dnn'", "'hidden'"]),
+        (('name = "mclr"', 'name = "mclr"\n[method]\nlamm = 1.0'), ["unknown key 'lamm' in [method] of task 'mine'"]),
         (('name = "mclr"', 'name = "mclr"\n[method]\nK = 0'), ["K = 0 is not valid"]),
     ],
     ids=lambda value: value[1].replace("\n", " ") if isinstance(value, tuple) else "",
@@ -152,7 +152,7 @@ def test_bad_arrays_are_refused() -> None:
         fp.task_from_arrays(x, np.where(np.arange(8) == 3, 7, y), who, model, n_classes=2)
     with pytest.raises(fp.FedpriorError, match="sample 5 of arrays has a value that is not finite"):
         fp.task_from_arrays(np.where(np.arange(8)[:, None] == 5, np.nan, x), y, who, model)
-    with pytest.raises(fp.FedpriorError, match="unknown key in task 'arrays' 'round'"):
+    with pytest.raises(fp.FedpriorError, match="unknown key 'round' in task 'arrays'"):
         fp.task_from_arrays(x, y, who, model, round=3)
 
 

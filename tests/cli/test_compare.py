@@ -61,7 +61,7 @@ def test_other_metrics(compared: tuple[Path, Outcome]) -> None:
 def test_what_cannot_be_compared_is_refused(compared: tuple[Path, Outcome], tmp_path: Path) -> None:
     runs, _ = compared
     refused(fedprior("compare", runs, "--format", "htm"), "unknown format 'htm'")
-    refused(fedprior("compare", runs, "--plot", tmp_path / "x.doc"), "unknown kind of picture (x.doc) 'doc'")
+    refused(fedprior("compare", runs, "--plot", tmp_path / "x.doc"), "unknown kind 'doc' of picture (x.doc)")
     refused(fedprior("compare", runs, "--metric", "class_accuracy"), "has a value for each class")
     refused(fedprior("compare", runs, "--metric", "f1"), "unknown metric 'f1'")
     refused(fedprior("compare", runs, "--against", "mhh"), "did you mean 'mh'")

@@ -74,7 +74,7 @@ def test_bad_input_is_one_line(model: Path, tmp_path: Path) -> None:
     holes = tmp_path / "holes.csv"
     holes.write_text(table(tmp_path / "t.csv", COLUMNS).read_text().replace("003,", "003,NA"))
     for words, text in (
-        ((model, lacking), "unknown column of lacking.csv 'f'"),
+        ((model, lacking), "unknown column 'f' of lacking.csv"),
         ((model, holes), "column 'a' of holes.csv holds text"),
         ((model, tmp_path / "none.csv"), "cannot read the data file"),
         ((model, model), "is of no kind that can be read"),

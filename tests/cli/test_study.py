@@ -141,7 +141,7 @@ def test_a_study_is_extended_and_planned(conducted: tuple[Path, Outcome]) -> Non
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
-        (("seeds = 2", "seed = 2"), ["unknown key in study 'mine' 'seed'", "did you mean 'seeds'?"]),
+        (("seeds = 2", "seed = 2"), ["unknown key 'seed' in study 'mine'", "did you mean 'seeds'?"]),
         (("seeds = 2", "seeds = 0"), ["seeds = 0", "at least 1"]),
         (("seeds = 2", "seeds ="), ["mine.toml is not valid TOML", "line 4"]),
         (('"iid.toml"', '"ii.toml"'), ["cannot read task file ii.toml"]),
@@ -151,7 +151,7 @@ def test_a_study_is_extended_and_planned(conducted: tuple[Path, Outcome]) -> Non
         (('"fedavg+AM"', '"fedavg: AM"'), ["'fedavg: AM' cannot name a row"]),
         (('"fedavg+AM"', '"FedAvg"'), ["two rows are called 'FedAvg'"]),
         (("beta = 2", "beta = 0"), ["beta = 0.0 is not valid"]),
-        (("beta = 2", "betta = 2"), ["unknown key of fedavg 'betta'", "did you mean 'beta'?"]),
+        (("beta = 2", "betta = 2"), ["unknown key 'betta' of fedavg", "did you mean 'beta'?"]),
         (("R = 2", "chunk = 2"), ["'chunk' is now called 'clients_per_vmap'"]),
         (("R = 2", "Q = 2"), ["unknown key 'Q'"]),
     ],

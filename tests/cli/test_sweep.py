@@ -80,7 +80,7 @@ def test_grids_that_make_no_sense(tmp_path: Path) -> None:
         return fedprior("sweep", "digits-mclr", "-m", "fedavg", "-m", "local", "--out", tmp_path / "out", *more)
 
     refused(
-        sweep("--grid", "alhpa=0.1,0.2"), "unknown key in --grid 'alhpa' (did you mean 'alpha'?)", "valid: R, alpha"
+        sweep("--grid", "alhpa=0.1,0.2"), "unknown key 'alhpa' in --grid (did you mean 'alpha'?)", "valid: R, alpha"
     )
     refused(sweep("--grid", "batch=10,20"), "'batch' is the task's", "--set batch=")
     refused(sweep("--grid", "alpha=0.1", "--set", "alpha=0.2"), "'alpha' is in --grid and in --set")

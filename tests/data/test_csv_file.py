@@ -115,7 +115,7 @@ def test_further_columns_that_hold_no_numbers_are_named(tmp_path: Path) -> None:
         ("site,age\n", "visits.csv names 2 columns and has no rows below them"),
         ("site,age\nA,1\nB\n", "line 3 of visits.csv has 1 entries where the first line names 2 columns"),
         ("site,age\nA,1\nB,2,3\n", "line 3 of visits.csv has 3 entries"),
-        ("sites,age\nA,1\n", "unknown column of visits.csv 'site' (did you mean 'sites'?); valid: age, sites"),
+        ("sites,age\nA,1\n", "unknown column 'site' of visits.csv (did you mean 'sites'?); valid: age, sites"),
         ("site\nA\n", "no column of visits.csv is left to learn from; it has 'site'"),
         ("site,\x1b[31mage\nA,1\n", "the name of column 2 of visits.csv, '\\x1b[31mage', holds what cannot be printed"),
         ("site,,age\nA,1,2\n", "column 2 of visits.csv has no name; name it in the first line"),

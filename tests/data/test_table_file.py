@@ -41,7 +41,7 @@ def test_arrays_of_any_shape(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": X, "y": [0, 1]}, "unknown column of data.npz 'who'; valid: x, y"),
+        ({"x": X, "y": [0, 1]}, "unknown column 'who' of data.npz; valid: x, y"),
         ({"x": X, "y": [0, 1], "who": [1] * 4}, r"array 'y' of data.npz has shape \(2,\) where 'x' has \(4, 3, 2\)"),
         ({"x": X, "y": [0] * 4, "who": 3}, r"array 'who' of data.npz has shape \(\)"),
         ({"x": X, "z": X, "y": [0] * 4, "who": [1] * 4}, r"several arrays of data.npz could be the samples \('x' \(4, 3"),
@@ -139,7 +139,7 @@ def test_reading_for_prediction(tmp_path: Path) -> None:
     assert table.x.tolist() == [[61.0, 0.5], [48.0, 0.25]]
     assert table.others == {"who": ["A", "B"]}
     assert list(read_features(path, ["age"], keep=None).others) == ["note", "dose", "who"]
-    with pytest.raises(FedpriorError, match=r"unknown column of new.csv 'bp'; valid: age, dose, note, who"):
+    with pytest.raises(FedpriorError, match=r"unknown column 'bp' of new.csv; valid: age, dose, note, who"):
         read_features(path, ["age", "bp"])
     with pytest.raises(
         FedpriorError, match=r"column 'note' of new.csv holds text .* or use a model that does without it"

@@ -38,7 +38,7 @@ def test_wrong_names_and_types_are_refused() -> None:
     for given, message in (
         (lambda: make("fedavgg"), r"unknown method 'fedavgg' \(did you mean 'fedavg'\?\); valid: ditto, "),
         (lambda: keys("nobody"), "unknown method 'nobody'"),
-        (lambda: make("mh", lamb=1.0), r"unknown setting of method mh 'lamb' \(did you mean 'lam'\?\)"),
+        (lambda: make("mh", lamb=1.0), r"unknown setting 'lamb' of method mh \(did you mean 'lam'\?\)"),
         (lambda: make("mh", lam="15"), r"PFedBreD: lam = '15' has the wrong type \(str\); it must be float"),
         (lambda: make("mh", lam=True), r"lam = True has the wrong type \(bool\); it must be float"),
         (lambda: make("mh", R=2.0), r"R = 2.0 has the wrong type \(float\); it must be int"),
@@ -82,7 +82,7 @@ def test_a_method_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FedpriorError, match=r"method 'built': give a subclass of .*Method, .*; given: FedAvg\("):
         register("built", made_already)
     register("vague", FedAvg, steps=2)
-    with pytest.raises(FedpriorError, match="unknown setting of method vague 'steps'"):
+    with pytest.raises(FedpriorError, match="unknown setting 'steps' of method vague"):
         make("vague")
     assert "slow" not in METHODS
     assert issubclass(Slow, Method)

@@ -84,7 +84,7 @@ def test_options_and_their_defaults() -> None:
     ("name", "options", "shape", "classes", "vectors", "message"),
     [
         ("dnnn", {}, (784,), 10, None, "unknown model 'dnnn' .did you mean 'dnn'"),
-        ("dnn", {"hiden": 3}, (784,), 10, None, "unknown option of model 'dnn' 'hiden' .did you mean 'hidden'"),
+        ("dnn", {"hiden": 3}, (784,), 10, None, "unknown option 'hiden' of model 'dnn' .did you mean 'hidden'"),
         ("mclr", {"hidden": 3}, (784,), 10, None, "'mclr' has no options; given: hidden"),
         ("dnn", {"hidden": 0}, (784,), 10, None, "at least 1, not 0"),
         ("dnn", {"hidden": 3.5}, (784,), 10, None, "whole number .default 100., not 3.5"),

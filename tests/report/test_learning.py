@@ -271,7 +271,7 @@ def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FedpriorError, match="cannot write"):
         figures.learning_curves("task", RUNS, tmp_path / "file" / "curves.png")
-    with pytest.raises(FedpriorError, match=r"unknown kind of picture \(curves.xyz\) 'xyz'; valid: .*png"):
+    with pytest.raises(FedpriorError, match=r"unknown kind 'xyz' of picture \(curves.xyz\); valid: .*png"):
         figures.learning_curves("task", RUNS, tmp_path / "curves.xyz")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 

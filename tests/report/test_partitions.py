@@ -86,7 +86,7 @@ def test_many_clients_and_classes_can_be_read() -> None:
 def test_picture_is_of_the_kind_that_its_name_says(tmp_path: Path) -> None:
     picture(by_hand(), 2, tmp_path / "new" / "p.svg", "a title")
     assert b"<svg" in (tmp_path / "new" / "p.svg").read_bytes()
-    with pytest.raises(FedpriorError, match=r"unknown kind of picture \(p.unknown\)"):
+    with pytest.raises(FedpriorError, match=r"unknown kind 'unknown' of picture \(p.unknown\)"):
         picture(by_hand(), 2, tmp_path / "p.unknown", "a title")
 
 

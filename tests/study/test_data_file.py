@@ -81,13 +81,13 @@ def test_the_split_column_says_what_is_tested(tmp_path: Path) -> None:
         ('file = "data/visits.csv"', 'source = "digits"', "data.label, data.client, data.ignore: these name columns"),
         ('file = "data/visits.csv"', "", "task 'mine': 'data.source' is missing; name a source, or a file of your own"),
         ('label = "diagnosis"', "", "task 'mine': 'data.label' is missing; name the column"),
-        ('label = "diagnosis"', 'label = "diagnosys"', "unknown column of visits.csv 'diagnosys' (did you mean 'diagnosis'"),
+        ('label = "diagnosis"', 'label = "diagnosys"', "unknown column 'diagnosys' of visits.csv (did you mean 'diagnosis'"),
         ('client = "hospital"', 'client = "diagnosis"', "column 'diagnosis' is data.label and data.client; name"),
         ("ignore =", 'features = ["age", "diagnosis"]\nignore =', "column 'diagnosis' is data.label and data.features"),
         ("ignore =", 'features = ["age", "age"]\nignore =', "column 'age' is twice in data.features"),
         ("ignore =", "features = []\nignore =", "task 'mine': data.features: list should have at least 1 item"),
-        ("ignore =", "ignored =", "unknown key in task 'mine' 'data.ignored' (did you mean 'data.ignore'?)"),
-        ("ignore =", 'normalize = "pixel"\nignore =', "unknown normalization of a file 'pixel'; valid: none, standard"),
+        ("ignore =", "ignored =", "unknown key 'data.ignored' in task 'mine' (did you mean 'data.ignore'?)"),
+        ("ignore =", 'normalize = "pixel"\nignore =', "unknown normalization 'pixel' of a file; valid: none, standard"),
         ('client = "hospital"', "", "task 'mine': name the column of clients as data.client, or say how to deal"),
         ("visits.csv", "visit.csv", "visit.csv: No such file or directory"),
         ("data/visits.csv", "data", "data is of no kind that can be read; valid: .csv"),
@@ -155,5 +155,5 @@ def test_arrays_are_scaled_if_that_is_asked_for() -> None:
     )
     assert np.asarray(scaled.federation.train.x).mean() == pytest.approx(0, abs=1e-6)
     assert plain.settings.data.model_dump() == {"source": "arrays", "normalize": None}
-    with pytest.raises(fp.FedpriorError, match="unknown normalization of arrays 'unit'; valid: none, standard"):
+    with pytest.raises(fp.FedpriorError, match="unknown normalization 'unit' of arrays; valid: none, standard"):
         fp.task_from_arrays(x, y, who, model, normalize="unit")

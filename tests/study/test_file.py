@@ -41,7 +41,7 @@ def test_task_files_lie_beside_the_study_file(tmp_path: Path, monkeypatch: pytes
         ('tasks = ["digits-mclr"]\nvariants = {}', "variants: dictionary should have at least 1 item"),
         ('tasks = ["digits-mclr"]\nvariants.mh = 3', r"variants\.mh: input should be a valid dictionary"),
         ('task = ["digits-mclr"]\nvariants.mh = {}', "'task' .*did you mean 'tasks'|'tasks' is missing"),
-        ('tasks = ["digits-mclr"]\nvariants.mh = {}\nround = 3', r"unknown key in study 'x' 'round'"),
+        ('tasks = ["digits-mclr"]\nvariants.mh = {}\nround = 3', r"unknown key 'round' in study 'x'"),
         ("tasks = [", r"study .*x\.toml is not valid TOML"),
     ],
 )

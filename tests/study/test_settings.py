@@ -137,7 +137,7 @@ def test_what_a_name_stands_for_is_not_for_the_task_to_change() -> None:
     assert method_for(task, Variant.of("mh", mean="meg")).mean == "meg"  # type: ignore[attr-defined]
     assert method_for(task, Variant.of("mh", lam=3)).lam == 3.0  # type: ignore[attr-defined]
     wrong = open_task(parse({**MINE, "method": {"lamda": 2.0}}, "mine"))
-    with pytest.raises(FedpriorError, match=r"unknown key in \[method\] of task 'mine' 'lamda' \(did you mean 'lam"):
+    with pytest.raises(FedpriorError, match=r"unknown key 'lamda' in \[method\] of task 'mine' \(did you mean 'lam"):
         method_for(wrong, Variant.of("mh"))
 
 
@@ -183,10 +183,10 @@ def test_an_old_key_is_refused_with_its_new_name(use: Any) -> None:
         ({"data": {}}, "'data.source' is missing"),
         (
             {"data": {"source": "digits", "sauce": 1}},
-            "unknown key in task 'mine' 'data.sauce' .*valid: .*data.normalize",
+            "unknown key 'data.sauce' in task 'mine' .*valid: .*data.normalize",
         ),
         ({"partition": {"kind": "iid", "clients": "3"}}, "partition 'iid': clients: input should be a valid integer"),
-        ({"seed": 1}, "unknown key in task 'mine' 'seed'"),
+        ({"seed": 1}, "unknown key 'seed' in task 'mine'"),
         ({"method": 3}, "'method' must be a table of settings"),
         ({"model": {}}, "model.name is missing; valid: "),
         ({"model": {"name": "mlcr"}}, r"unknown model 'mlcr' \(did you mean 'mclr'\?\)"),
@@ -223,7 +223,7 @@ def test_a_protocol_changes_in_parts_and_has_one_length() -> None:
     ):
         with pytest.raises(FedpriorError, match="rounds and budget both say how long to run; choose one of them"):
             refused()
-    with pytest.raises(FedpriorError, match="unknown key in 'x' 'batsh'"):
+    with pytest.raises(FedpriorError, match="unknown key 'batsh' in 'x'"):
         change_protocol(changed, {"batsh": 3}, "'x'")
 
 

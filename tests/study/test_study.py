@@ -188,7 +188,7 @@ def test_all_cells_are_checked_before_the_first_one_runs(done: Done, tmp_path: P
         ({"a/b": {"method": "mh"}}, {}, "'a/b' cannot name a row"),
         ({"mine": {}}, {}, "unknown method 'mine'"),
         ({"mine": 3}, {}, "row 'mine': give a dictionary of what it changes"),
-        ({"mh": {"lamda": 3}}, {}, "unknown key of mh 'lamda'"),
+        ({"mh": {"lamda": 3}}, {}, "unknown key 'lamda' of mh"),
         ({"mh": {"chunk": 3}}, {}, "'chunk' is now called 'clients_per_vmap'"),
         (["mh"], {"chunk": 3}, "'chunk' is now called 'clients_per_vmap'"),
         (["mh"], {"seeds": 0}, "seeds = 0; give a number of at least 1, or different seeds"),

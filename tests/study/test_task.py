@@ -60,7 +60,7 @@ def test_a_task_from_arrays() -> None:
     assert float((same[0] - same[1]).norm()) == 0
     for settings, message in (
         ({"aggregated": 3}, "aggregated = 3 clients per round, but there are 2; valid: 1 to 2"),
-        ({"round": 3}, r"unknown key in task 'arrays' 'round' \(did you mean 'rounds'\?\)"),
+        ({"round": 3}, r"unknown key 'round' in task 'arrays' \(did you mean 'rounds'\?\)"),
         ({"data": {"source": "digits"}}, "'data' is no setting of a task from arrays, where x, y and normalize say it"),
         ({"partition": {"kind": "iid", "clients": 2}}, "'partition' is no setting .* client_id, is_test and"),
         ({"new_clients": 0.5, "aggregated": 2}, "but there are 1 besides 1 newcomers"),

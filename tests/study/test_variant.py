@@ -63,13 +63,13 @@ def test_spellings(text: str, name: str, parts: dict[str, Any]) -> None:
         ("mh:lam=1,lambda=2", "sets 'lam' twice"),
         (
             "mh:lamb=1",
-            r"unknown key of mh 'lamb' \(did you mean 'lambda'|unknown key of mh 'lamb' \(did you mean 'lam'",
+            r"unknown key 'lamb' of mh \(did you mean 'lambda'|unknown key 'lamb' of mh \(did you mean 'lam'",
         ),
-        ("fedavg:lam=1", "unknown key of fedavg 'lam'"),
+        ("fedavg:lam=1", "unknown key 'lam' of fedavg"),
         ("mhh:lam=1", r"unknown method 'mhh' \(did you mean 'mh'\?\)"),
         ("mh:beta=two", r"beta = 'two' has the wrong type \(str\); it must be float"),
         ("mh:fine_tune=1.5", r"fine_tune = 1.5 has the wrong type \(float\); it must be int"),
-        ("mh:partition.clients=3", "unknown key of mh 'partition.clients'"),  # the task's, and not a row's
+        ("mh:partition.clients=3", "unknown key 'partition.clients' of mh"),  # the task's, and not a row's
     ],
 )
 def test_spellings_that_make_no_sense(text: str, message: str) -> None:
@@ -84,7 +84,7 @@ def test_a_row_is_named_by_what_it_changes_or_by_its_user() -> None:
     assert (own.name, own.method_name) == ("lg", "lg")
     assert repr(own) == "Variant('lg')"
     assert Variant.of("mh", {"mean": find_mean("lg")}).name == "mh mean=Mean"
-    with pytest.raises(FedpriorError, match="unknown key of lg 'lam'"):  # it has its settings already
+    with pytest.raises(FedpriorError, match="unknown key 'lam' of lg"):  # it has its settings already
         Variant.of(make("lg"), lam=2)
 
 

@@ -109,9 +109,9 @@ def test_the_data_give_groups_and_their_own_test_split() -> None:
         ({"kind": "iid", "clients": 3.5}, "partition 'iid': clients: input should be a valid integer"),
         (
             {"kind": "iid", "clients": 3, "sed": 1},
-            r"unknown key in partition 'iid' 'sed' \(did you mean 'seed'\?\); valid",
+            r"unknown key 'sed' in partition 'iid' \(did you mean 'seed'\?\); valid",
         ),
-        ({"kind": "iid", "clients": 3, "y": [0, 1]}, "unknown key in partition 'iid' 'y'"),
+        ({"kind": "iid", "clients": 3, "y": [0, 1]}, "unknown key 'y' in partition 'iid'"),
         ({"kind": "dirichlet", "clients": 3, "alpha": 1, "sizes": "big"}, "sizes: input should be 'equal' or 'free'"),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_registered_partition_works_by_name() -> None:
     own = [source.x[np.concatenate(pair), 0] for pair in zip(split.train, split.test, strict=True)]
     assert all(a.max() < b.min() for a, b in pairwise(own))
     assert federate(source, split).n_clients == 4
-    with pytest.raises(FedpriorError, match="unknown key in partition 'by-first-feature' 'test'"):
+    with pytest.raises(FedpriorError, match="unknown key 'test' in partition 'by-first-feature'"):
         check_options({"kind": "by-first-feature", "clients": 4, "test": 0.5}, "task 'mine'")
     with pytest.raises(FedpriorError, match="there is a partition kind 'iid' already"):
         PARTITIONS.register("iid", by_first_feature)

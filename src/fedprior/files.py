@@ -46,8 +46,9 @@ def cannot_write(path: Path, error: Exception) -> FedpriorError:
 def replace_file(path: Path, write: Callable[[Path], Any], mode: int | None = None) -> None:
     """Write a file so that it is either the old one or the whole new one: ``write(temporary path)``, sync, rename.
 
-    It has the given ``mode``, or that which the system gives to any new file, whatever its writer thinks: safetensors lets
-    nobody else read. Several processes may do so at once: each has a temporary file of its own, and the last one stays.
+    It has the given ``mode``, or that which the system gives to any new file, whatever mode the writer sets: safetensors
+    makes its files private. Several processes may do so at once: each has a temporary file of its own, and the last one
+    stays.
     """
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     with writing(path):

@@ -31,7 +31,10 @@ def test_without_a_name_all_are_listed() -> None:
     [
         (("tabel1",), ["unknown artefact 'tabel1'", "did you mean 'table1'"]),
         (("table1", "--tasks", "mnist"), ["unknown task 'mnist'", "mnist-mclr-released"]),
-        (("heterogeneity", "--tasks", "mnist-mclr"), ["unknown task 'mnist-mclr' of this artefact", "fmnist-dnn-dirichlet-0.01"]),
+        (
+            ("heterogeneity", "--tasks", "mnist-mclr"),
+            ["unknown task 'mnist-mclr' of this artefact", "fmnist-dnn-dirichlet-0.01"],
+        ),
         (("table1", "--methods", "fedavgg"), ["unknown method 'fedavgg'", "did you mean 'fedavg'"]),
         (("table1", "--rounds", "0"), ["rounds = 0", "at least 1"]),
         (("table1", "--seeds", "0"), ["seeds = 0", "at least 1"]),

@@ -169,7 +169,9 @@ def test_a_metric_has_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(METRICS, "_entries", dict(METRICS._entries))
     METRICS.register("likelihood", METRICS.find("nll"))
     for names in (None, ["likelihood"]):
-        with pytest.raises(FedpriorError, match="metric 'likelihood' is called 'nll' in its MetricInfo; give it one name"):
+        with pytest.raises(
+            FedpriorError, match="metric 'likelihood' is called 'nll' in its MetricInfo; give it one name"
+        ):
             measured(names)
 
 

@@ -241,7 +241,7 @@ class Rescaled(MCLR):
     """The first layer itself is another one."""
 
     def __init__(self, in_size: int, n_classes: int, *, key: Array) -> None:
-        self.head = Scaled(in_size, n_classes, key=key)
+        self.head = Scaled(in_size, n_classes, key=key)  # type: ignore[call-arg, arg-type]
 
 
 class Sharper(DNN):

@@ -166,7 +166,10 @@ def test_what_is_no_record_is_left_out(tail: str) -> None:
 
 
 def test_a_metric_called_loss_is_not_the_loss_of_the_first_format() -> None:
-    row, names = Row(1, "personal", "own", "mean", {"accuracy": 50.0, "nll": 0.5, "loss": 7.0}), ["accuracy", "nll", "loss"]
+    row, names = (
+        Row(1, "personal", "own", "mean", {"accuracy": 50.0, "nll": 0.5, "loss": 7.0}),
+        ["accuracy", "nll", "loss"],
+    )
     assert decode("metrics.csv", header("metrics.csv", names) + encode("metrics.csv", [row], names)) == [row]
 
 

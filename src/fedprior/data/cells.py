@@ -69,7 +69,7 @@ class Faults:
 
 
 def numbers(cells: Sequence[str], column: str, first_row: int, faults: Faults) -> npt.NDArray[np.float32]:
-    """The numbers that some cells of a column hold; what is none is noted (and given as 0, to be refused later).
+    """The numbers that some cells of a column hold; any other cell is noted in `faults` and becomes 0.
 
     >>> numbers(["1.5", " 2", "1e3"], "dose", 0, Faults())
     array([   1.5,    2. , 1000. ], dtype=float32)

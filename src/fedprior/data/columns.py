@@ -36,9 +36,7 @@ class Columns:
     ignore: tuple[str, ...] = ()
     drop: str = "list it under data.ignore"  # in an error: how to do without a column
 
-    def choose(
-        self, names: Sequence[str], where: str, hidden: Collection[str] = ()
-    ) -> tuple[list[str], list[str]]:
+    def choose(self, names: Sequence[str], where: str, hidden: Collection[str] = ()) -> tuple[list[str], list[str]]:
         """The names of the features and of what is read besides, among the columns that a file has; ``hidden`` ones are
         no features unless they are named.
 
@@ -60,7 +58,9 @@ class Columns:
         for name in (*(self.features or ()), *self.named, *self.ignore):
             if name not in names:
                 raise unknown(f"column of {where}", name, dict.fromkeys(names))
-        features = list(self.features) if self.features is not None else [name for name in names if name not in left_out]
+        features = (
+            list(self.features) if self.features is not None else [name for name in names if name not in left_out]
+        )
         if not features:
             raise FedpriorError(
                 f"no column of {where} is left to learn from; it has {', '.join(map(repr, names))}; all of "

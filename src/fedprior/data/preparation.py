@@ -27,7 +27,7 @@ class Preparation:
     stages: tuple[Stage, ...] = ()  # (shift, scale), each of the shape of a sample or a single number
     flatten: bool = False  # whether a sample becomes one row of numbers at the end
     columns: tuple[str, ...] | None = None  # of a table, in the order in which a sample has them
-    words: tuple[str, ...] | None = None  # with a vector, the first of which has id 2
+    words: tuple[str, ...] | None = None  # the words that have a vector; the first of them has id 2
     shape: tuple[int, ...] | None = None  # of a sample as it is given; None: any
     vectors: int | None = None  # how many word vectors there are; None: samples are not word ids
 

@@ -27,8 +27,7 @@ from fedprior.core.batch import Batch
 from fedprior.core.vectors import Tree
 from fedprior.engine.coherence import GCE
 from fedprior.errors import FedpriorError
-from fedprior.records.schema import ACCURACY, NLL, MetricInfo
-from fedprior.records.tables import CHECK, KEYS
+from fedprior.records.schema import ACCURACY, CHECK, KEYS, NLL, MetricInfo
 from fedprior.registry import Registry
 
 ALWAYS = ("accuracy", "nll")  # whatever else is asked for

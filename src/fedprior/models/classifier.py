@@ -28,7 +28,7 @@ def _cross_entropy(logits: Array, y: Array) -> Array:
 
 
 def _shapes(tree: Any) -> list[Any]:
-    """The leaves that are shapes of arrays, and no arrays."""
+    """The leaves that are array shapes rather than arrays."""
     return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.ShapeDtypeStruct)]
 
 

@@ -244,7 +244,8 @@ class RunFolder:
     def record(self) -> RunRecord:
         """The run as it stands; damaged records are an error."""
         self.check_plain()
-        (status, at), standing = self.status, self.standing  # read first: a run in progress writes its tables before its status
+        # Read first: a run in progress writes its tables before its status.
+        (status, at), standing = self.status, self.standing
         times = tuple(row for row in read(self.path / "times.csv", standing).rows if isinstance(row, Times))
         rows = read_metrics(self.path, standing)
         clients = LazyRows(lambda: self.rows("clients.csv"), self.clients_of)

@@ -9,7 +9,7 @@ import numpy as np
 from fedprior.errors import FedpriorError
 from fedprior.records.thinning import KEY
 
-# What configurations of this format did not have at first, and what it says of a run.
+# Keys that the first configurations of this format lacked, and what each of them describes.
 SINCE = {"split": "samples for training and for testing", "start": "model and start"}
 GIVEN = "a given "  # begins the record of an object: what it is, and (at first without) a digest of what it holds
 

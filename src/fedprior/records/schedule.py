@@ -13,7 +13,7 @@ Kinds = Counter[tuple[int, str, str]]  # how many rows there are of a round, a m
 
 
 class Schedule(NamedTuple):
-    """When what is evaluated in a run of so many rounds."""
+    """Which models and data are evaluated in which of a run's rounds."""
 
     rounds: int
     eval_every: int = 1

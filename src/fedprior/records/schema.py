@@ -15,6 +15,12 @@ FORMAT = 2  # the current one; `formats` reads those before it
 AVERAGES = ("weighted", "mean", "worst_decile")
 NEWCOMERS = ("newcomer", "newcomer-global")  # the models of clients that join after training
 FINE_TUNED = "fine-tuned"  # the personal models after further steps, where they are scored besides
+CHECK = "check"  # the column of checksums
+KEYS = {  # the columns of each table that stand before those of the metrics
+    "metrics.csv": ("round", "model", "data", "average"),
+    "clients.csv": ("round", "model", "data", "client", "samples"),
+    "times.csv": ("round", "train_seconds", "evaluation_seconds"),
+}
 ClientId = int | str
 
 

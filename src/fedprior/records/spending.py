@@ -1,4 +1,4 @@
-"""What a round takes of a whole federation, from what was counted of one client, and the rounds that a budget allows."""
+"""What one round costs the whole federation, from what was counted of one client, and the rounds that a budget allows."""
 
 from __future__ import annotations
 

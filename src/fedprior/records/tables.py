@@ -16,14 +16,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fedprior.records.formats import RENAMED_COLUMNS
-from fedprior.records.schema import ACCURACY, ClientId, ClientRow, Row, Times
+from fedprior.records.schema import ACCURACY, KEYS, ClientId, ClientRow, Row, Times
+from fedprior.records.schema import CHECK as CHECK
 
-CHECK = "check"
-KEYS = {
-    "metrics.csv": ("round", "model", "data", "average"),
-    "clients.csv": ("round", "model", "data", "client", "samples"),
-    "times.csv": ("round", "train_seconds", "evaluation_seconds"),
-}
 TABLES = tuple(KEYS)
 BROKEN = "its checksum is wrong"
 AnyRow = Row | ClientRow | Times

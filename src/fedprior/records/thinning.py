@@ -47,7 +47,7 @@ def thinned_words(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     """
     thinned = sorted({(config[KEY], config["run"]["clients"]) for config in configs if KEY in config})
     return [
-        f"{kept:,} of {clients:,} clients are recorded one by one, the same in every run: averages are of all clients, all "
-        "else that is told of clients is of these"
+        f"{kept:,} of {clients:,} clients are recorded one by one, the same in every run: averages are over "
+        "all clients; everything reported client by client is about these"
         for kept, clients in thinned
     ]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr")
@@ -15,10 +16,14 @@ from flwr.app import ArrayRecord, Message
 
 from fedprior.errors import FedpriorError
 from fedprior.flower.client import LocalSite
+from fedprior.flower.memory import Tamper
 from fedprior.flower.messages import Receipt
 from fedprior.flower.spec import open_spec
 from fedprior.flower.state import StateLost, Store
+from fedprior.methods import METHODS
 from flower.example import CLASSES, Deployment, order_of
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_no_score_tells_how_many_samples_of_a_class_a_site_has(tmp_path: Path) -> None:
@@ -36,6 +41,39 @@ def test_no_score_tells_how_many_samples_of_a_class_a_site_has(tmp_path: Path) -
     assert len(scores) == 5  # two of them are those of ece, by bins
     assert (len(CLASSES),) not in scores.values()
     assert {metric["name"] for metric in run.config["metrics"]} == {"accuracy", "nll", "brier", "ece"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in ("fedamp", "fedfomo") else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+)
+def test_other_sites_receive_an_upload_as_it_was_only_where_the_pages_say_so(tmp_path: Path, name: str) -> None:
+    row = "fedfomo:M=2" if name == "fedfomo" else name
+    deployment = Deployment(tmp_path, row, rounds=3, model="dnn" if name == "fedpac" else "mclr")
+    uploads, received = list[tuple[int, bytes]](), list[tuple[int, bytes]]()
+
+    def look(k: int) -> Tamper:
+        def see(asked: Message, reply: Message) -> Message:
+            received.extend((k, array.tobytes()) for record in asked.content.values() for array in arrays(record))
+            uploaded = arrays(reply.content["up"]) if "up" in reply.content else []
+            uploads.extend((k, array.tobytes()) for array in uploaded if len(np.unique(array)) > 2)  # not zeros, ids
+            return reply
+
+        return see
+
+    nodes = deployment.nodes()
+    for k, node in enumerate(nodes):
+        node.tamper = look(k)
+    deployment.run(nodes)
+    assert bool(uploads) == (name != "local")
+    shared = any(i != k and upload in content for k, upload in uploads for i, content in received)
+    assert shared == (name == "fedfomo")
+    for page in ("SECURITY.md", "docs/deploy.md"):
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        assert "With FedFomo, other sites also receive a site's model as it was uploaded, with its number" in text
+
+
+def arrays(record: Any) -> list[np.ndarray]:
+    return [array.numpy() for array in record.values()] if isinstance(record, ArrayRecord) else []
 
 
 def test_what_nobody_foresaw_is_told_in_the_sites_own_log_alone(

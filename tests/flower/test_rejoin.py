@@ -34,7 +34,7 @@ from fedprior.flower.state import StateLost, Store
 from fedprior.methods import METHODS
 from fedprior.records import checkpoint
 from fedprior.study.trial import Trial
-from flower.example import NAMES, NOW, Deployment, Stop, assert_ended, killing, order_of, same_arrays, simulated
+from flower.example import NAMES, NOW, Deployment, Stop, assert_ended, at_once, killing, order_of, same_arrays, simulated
 
 B = 1  # the site that loses its state
 ROWS = [f"{name}:M=2" if name == "fedfomo" else name for name in METHODS if name not in ("ditto", "scaffold")]
@@ -205,6 +205,22 @@ def test_a_lost_answer_of_one_who_comes_back_changes_nothing(tmp_path: Path) -> 
         ends.append((deployment.server(run)[0], [row[:] for row in run.rows("clients.csv")]))
     same_arrays(ends[0][0], ends[1][0])
     assert ends[0][1] == ends[1][1]
+
+
+def test_what_is_lost_is_still_said_to_be_when_the_server_has_come_back(tmp_path: Path) -> None:
+    """The server is killed after a site has lost its disk, and goes on while that site is away."""
+    deployment = Deployment(tmp_path, "fedavg", rounds=4)
+
+    def lose(asked: Message, reply: Message) -> Message:
+        shutil.rmtree(tmp_path / f"disk-{B}", ignore_errors=True)
+        return killing(3)(asked, reply)
+
+    with pytest.raises(Stop):
+        deployment.run(with_tamper(deployment, lose))
+    assert status_of(deployment.records.path)["clients"][B]["state"] == "lost"
+    there = [node for k, node in enumerate(deployment.nodes()) if k != B]
+    run = deployment.run(there, at_once(), resume=True)
+    assert status_of(run.path)["clients"][B]["state"] == "lost"
 
 
 @pytest.mark.slow

@@ -106,6 +106,7 @@ class Server:
         self.newcomers = Newcomers(self.programs)
         self.exchange = Exchange(grid, self.programs.like, patience, lambda: self.newcomers.refusal)
         self.exchange.rejected.update(ledger.rejected)
+        self.exchange.lost.update(ledger.lost)
         if options.minimum > (drawn := self.programs.aggregated):
             raise FedpriorError(
                 f"minimum = {options.minimum} replies can never arrive, since {drawn} of the {len(ledger.names)} clients "

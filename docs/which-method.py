@@ -57,8 +57,8 @@ for task, (page, heading, _) in TASKS.items():
 # ## What each method gained over training alone
 #
 # A dot to the right of the line is better than Local. Bars are 95 % confidence intervals over seeds: where they overlap, the order says nothing. Every method was
-# tuned on validation samples: the best of 9 to 34 settings, more where the best lay at the end of a range, in trials of 100 rounds on the digits and of 50 or
-# 25 on the others (the pages say how many each had). Methods stand by what they cost, the cheapest first. Variants in the order of a released code are left out, and FedPAC is not defined for a model without hidden layers.
+# tuned on validation samples: the best of 9 to 34 settings, more where the best lay at the end of a range, in trials of 100 rounds on the digits (pFedBayes: 50) and of
+# 50 or 25 on the others (the pages say how many each had). Methods stand by what they cost, the cheapest first. Variants in the order of a released code are left out, and FedPAC is not defined for a model without hidden layers.
 
 # %% mystnb={"image": {"alt": "Gain over Local of nineteen methods on three tasks. On the digits nearly all lie two to four points above Local with overlapping intervals, FedAvg and pFedHN with a thirtieth of the gradients of mh. On MNIST only HeurFedAMP, FedFomo and, barely, Ditto are above Local, and pFedMe and pFedBreD one and a half points below. On Fashion-MNIST most personal methods equal Local. FedAvg, FedProx and SCAFFOLD are five to eighteen points below on both."}} tags=["hide-input"]
 digits = facts["digits-dnn"]

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Which method for me?
 #
-# No method wins everywhere, and on each of our tasks many cannot be told apart. But our results answer the questions that come before the choice: whether to
+# No method wins everywhere, and on each of our tasks many lie close together. But our results answer the questions that come before the choice: whether to
 # federate at all, whether one model for all is enough, and what the rest costs. Everything on this page is read from the tables in [results](results/index.md) when the
 # page is built; nothing is typed in.
 
@@ -56,7 +56,8 @@ for task, (page, heading, _) in TASKS.items():
 # %% [markdown]
 # ## What each method gained over training alone
 #
-# A dot to the right of the line is better than Local. Bars are 95 % confidence intervals over seeds: where they overlap, the order says nothing. Every method was
+# A dot to the right of the line is better than Local. Bars are 95 % confidence intervals of the difference to Local, over seeds. They do not compare
+# two methods with each other, whether they overlap or not: `fedprior compare RUNS --against ROW` does, on runs that have both. Every method was
 # tuned on validation samples: the best of 9 to 34 settings, more where the best lay at the end of a range, in trials of 100 rounds on the digits (pFedBayes: 50) and of
 # 50 or 25 on the others (the pages say how many each had). Methods stand by what they cost, the cheapest first. Variants in the order of a released code are left out, and FedPAC is not defined for a model without hidden layers.
 
@@ -97,7 +98,7 @@ figure
 # ## The decision
 
 
-# %% mystnb={"image": {"alt": "A decision diagram. First question: is FedAvg above Local on your clients? If no, stay with Local, or with HeurFedAMP, FedFomo or Ditto, which keep near it. If yes, second question: is one model for all enough? If yes, FedAvg at the least cost; if not, a personal method: pFedMe, mh, FedPAC, Ditto or pFedHN, which could not be told apart. The text below gives the numbers."}} tags=["hide-input"]
+# %% mystnb={"image": {"alt": "A decision diagram. First question: is FedAvg above Local on your clients? If no, stay with Local, or with HeurFedAMP, FedFomo or Ditto, which keep near it. If yes, second question: is one model for all enough? If yes, FedAvg at the least cost; if not, a personal method: pFedMe, mh, FedPAC, Ditto or pFedHN, all above Local and not compared with each other. The text below gives the numbers."}} tags=["hide-input"]
 def gain(task: str, name: str) -> str:
     """A method's gain over Local with its interval."""
     mean, least, most = facts[task][name]["gain"]
@@ -135,11 +136,11 @@ boxes = {
     ),
     "own": (
         0.86, 0.25,
-        "NO: a personal method. These\ncould not be told apart:\n\n"
+        "NO: a personal method. All of\nthese are above Local:\n\n"
         + "\n".join(
             f"{name}: {gain('digits-dnn', name)}, {cost(name)}" for name in ("pfedhn", "ditto", "fedpac", "pfedme", "mh")
         )
-        + "\n\nso let cost decide.",
+        + "\n\nThey were not compared with\neach other: begin with the\ncheapest.",
         "#dde8f3",
     ),
 }  # fmt: skip

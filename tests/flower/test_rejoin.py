@@ -34,7 +34,18 @@ from fedprior.flower.state import StateLost, Store
 from fedprior.methods import METHODS
 from fedprior.records import checkpoint
 from fedprior.study.trial import Trial
-from flower.example import NAMES, NOW, Deployment, Stop, assert_ended, at_once, killing, order_of, same_arrays, simulated
+from flower.example import (
+    NAMES,
+    NOW,
+    Deployment,
+    Stop,
+    assert_ended,
+    at_once,
+    killing,
+    order_of,
+    same_arrays,
+    simulated,
+)
 
 B = 1  # the site that loses its state
 ROWS = [f"{name}:M=2" if name == "fedfomo" else name for name in METHODS if name not in ("ditto", "scaffold")]

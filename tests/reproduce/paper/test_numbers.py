@@ -45,6 +45,9 @@ def test_the_budget_is_full_with_the_papers_rounds_and_seeds_only() -> None:
         cell = entry(TASK, "mh", runs(*curves), "personal")
         assert cell is not None
         assert cell.full is full
+        digits = entry(TASKS.find("digits-mclr"), "mh", runs(*curves), "personal")  # which the paper does not have
+        assert digits is not None
+        assert digits.full is None
 
 
 def test_a_model_that_was_not_scored_has_no_cell() -> None:
@@ -152,7 +155,7 @@ def test_what_is_compared_with_the_paper_ends_at_that_round(tmp_path: Path) -> N
     Heterogeneity().make(request, results, tmp_path)
     text = (tmp_path / "heterogeneity.md").read_text()
     assert "best on test up to round 2, whose numbers are the nearest to the paper's" in text
-    assert text.count("the paper tells no T") == 2
+    assert text.count("the paper gives no number of rounds for this task") == 2
     lines = list(csv.DictReader((tmp_path / "cells.csv").read_text().splitlines()))
     told = [(line["task"], line["T"], line["round"], line["mean"], line["published"]) for line in lines]
     assert told == [
@@ -161,7 +164,7 @@ def test_what_is_compared_with_the_paper_ends_at_that_round(tmp_path: Path) -> N
         ("fmnist-dnn-dirichlet-0.01", "1000", "last", "97.0", ""),
         ("fmnist-dnn-dirichlet-0.01", "1000", "best", "97.0", ""),
     ]
-    assert {line["full_budget"] for line in lines} == {"the paper tells no T"}
+    assert {line["full_budget"] for line in lines} == {"the paper gives no number of rounds for this task"}
 
 
 def test_proper_training_is_seldom_evaluated_and_early_rounds_always() -> None:

@@ -46,7 +46,11 @@ def is_full(task: PaperTask, rounds: int, seeds: int) -> bool | None:
 
 def budget_words(full: bool | None) -> str:
     """What `is_full` says, for a reader."""
-    return {True: "the full budget", False: "less than the paper", None: "the paper tells no T"}[full]
+    return {
+        True: "the full budget",
+        False: "less than the paper",
+        None: "the paper gives no number of rounds for this task",
+    }[full]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@
 Reads the digests that `fedprior reproduce` keeps in OUT/records and prints markdown: own test samples, weighted by samples.
 `last` is the last round, `flattery` by how much the best round on test exceeds it, and the columns that name a row are
 differences at the last round: their mean over the seeds that both have and Student's 95 % interval. `equal gradients`: the
-accuracy when the federation has taken as many gradients as the cheapest row takes in its whole run.
+accuracy when the federation has taken as many gradients as the cheapest row takes in its whole run. `diverged` counts seeds,
+which are in no mean.
 """
 
 from __future__ import annotations
@@ -30,17 +31,21 @@ Curve = dict[int, float]
 
 
 class Scored(NamedTuple):
-    """One model of a row: its curve for each seed, and what a round costs the federation in gradients."""
+    """One model of a row: its curve for each seed, and what a round costs the federation in gradients.
+
+    A row of which every seed diverged stands once, without a model and without curves.
+    """
 
     row: str
     model: str
     curves: Mapping[int, Curve]
     gradients: float
+    diverged: int = 0  # seeds
 
     @property
     def name(self) -> str:
         """As the table calls it."""
-        return f"{self.row}, {MODELS[self.model]}"
+        return f"{self.row}, {MODELS[self.model]}" if self.curves else self.row
 
     @property
     def last(self) -> dict[int, float]:
@@ -73,9 +78,10 @@ class Scored(NamedTuple):
 
 def scored(row: str, seeds: Mapping[int, RunRecord]) -> list[Scored]:
     """The models of a row that were scored on own test samples."""
+    diverged = sum(record.status is Status.DIVERGED for record in seeds.values())
     done = {seed: record for seed, record in seeds.items() if record.status is Status.FINISHED}
     if not done:
-        return []
+        return [Scored(row, "", {}, 0.0, diverged)] if diverged else []
     cost = next(iter(done.values())).config["cost"]
     each = float(cost["gradients"] or 0) * cost["trained_clients_per_round"]
     series = {seed: series_of(record) for seed, record in done.items()}
@@ -83,7 +89,7 @@ def scored(row: str, seeds: Mapping[int, RunRecord]) -> list[Scored]:
     for model in MODELS:
         curves = {seed: of[key] for seed, of in series.items() if (key := (model, "own", "weighted")) in of}
         if curves:
-            found.append(Scored(row, model, curves, each))
+            found.append(Scored(row, model, curves, each, diverged))
     twice = {one.model: one for one in found}
     if "global" in twice and "personal" in twice and twice["global"].curves == twice["personal"].curves:
         found.remove(twice["personal"])  # a method whose personal models are the global one
@@ -99,12 +105,15 @@ def read(folder: Path, task: str) -> list[Scored]:
 def table(rows: list[Scored], against: list[str]) -> str:
     """The rows as markdown, the best first."""
     references = [one for name in against for one in rows if (one.row, one.model) == (name, "personal")]
-    least = min(one.spent for one in rows if one.gradients)
-    heads = ["row", "seeds", "last", "flattery", *(f"minus {one.row}" for one in references), "equal gradients"]
+    least = min((one.spent for one in rows if one.gradients), default=0.0)
+    heads = ["row", "seeds", "diverged", "last", "flattery", *(f"minus {one.row}" for one in references), "equal gradients"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    for one in sorted(rows, key=lambda one: -float(np.mean([*one.last.values()]))):
+    for one in sorted(rows, key=lambda one: -float(np.mean([*one.last.values()])) if one.curves else np.inf):
+        if not one.curves:
+            lines.append("| " + " | ".join([one.name, "0", str(one.diverged), *["-"] * (len(heads) - 3)]) + " |")
+            continue
         after = one.after(least) if one.gradients else {}
-        cells = [one.name, str(len(one.curves)), shown_number(over_seeds(one.last))]
+        cells = [one.name, str(len(one.curves)), str(one.diverged), shown_number(over_seeds(one.last))]
         cells += [f"{np.mean([*one.flattery.values()]):.2f}", *(one.minus(other) for other in references)]
         cells.append(shown_number(over_seeds(after) if after else None))
         lines.append("| " + " | ".join(cells) + " |")

@@ -180,8 +180,8 @@ def test_a_sites_samples_are_checked() -> None:
         ((X, Y, IS_TEST[:3]), "is_test has 3 entries"),
         ((X, Y, np.where(IS_TEST, "test", "train")), "is_test of sample 0 is 'test'; valid: True and False"),
         ((X, Y, np.where(IS_TEST, np.nan, 0.0)), "is_test of sample 0 is nan; valid: True and False"),
-        ((X, Y, np.zeros(40, bool)), "this site has 40 samples, all to train; it needs both"),
-        ((X, Y, np.ones(40, bool)), "this site has 40 samples, all to test; it needs both"),
+        ((X, Y, np.zeros(40, bool)), "all 40 samples of this site are marked for training; mark some for testing too"),
+        ((X, Y, np.ones(40, bool)), "all 40 samples of this site are marked for testing; mark some for training too"),
         ((X, [None] * 40), "this site has a label None"),
         ((X, np.array([{} for _ in Y], object)), "this site has a label {}"),
         ((np.where(X > 2, np.nan, X), Y), "has a value that is not finite"),
@@ -226,12 +226,15 @@ def test_options_are_checked() -> None:
         ({"deadline": float("nan")}, "deadline must be a number above 0"),
         ({"deadline": float("inf")}, "deadline must be a number above 0"),
         ({"deadline": 0}, "deadline must be a number above 0"),
-        ({"deadline": True}, "deadline = True is no float"),
+        ({"deadline": True}, "deadline = True must be a number"),
         ({"norm-limit": float("nan")}, "norm-limit one of at least 0"),
         ({"norm-limit": -1}, "norm-limit one of at least 0"),
         ({"clients": 0}, "clients must be at least 1"),
-        ({"clients": 2.0}, "clients = 2.0 is no int"),
+        ({"clients": 2.0}, "clients = 2.0 must be a whole number"),
         ({"minimum": -1}, "minimum at least 0"),
+        ({"seed": "a"}, "seed = .a. must be a whole number"),
+        ({"resume": 1}, "resume = 1 must be true or false"),
+        ({"out": 1}, "out = 1 must be text in quotes"),
     ):
         with pytest.raises(FedpriorError, match=text):
             Options.of(config)

@@ -15,6 +15,7 @@ from fedprior.errors import FedpriorError
 from fedprior.files import digest
 from fedprior.flower.messages import Presence
 
+KINDS: dict[type, str] = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
 log = logging.getLogger("flwr")
 
 
@@ -41,7 +42,7 @@ class Options:
             if fields[key] is float and type(value) is int:
                 known[key] = value = float(value)
             if type(value) is not fields[key]:
-                raise FedpriorError(f"{key.replace('_', '-')} = {value!r} is no {fields[key].__name__}")
+                raise FedpriorError(f"{key.replace('_', '-')} = {value!r} must be {KINDS[fields[key]]}")
         options = Options(**known)
         if options.clients < 1 or options.minimum < 0:
             raise FedpriorError("clients must be at least 1, and minimum at least 0")

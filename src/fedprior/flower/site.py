@@ -64,7 +64,8 @@ def open_site(given: Any, settings: SiteSettings) -> Site:
     if own is not None:
         own = as_flags(_column(own, "is_test"), "is_test")
         if len(own) == len(labels) and len(set(own.tolist())) < 2:
-            raise Shareable(f"this site has {len(own)} samples, all to {'test' if own[0] else 'train'}; it needs both")
+            marked, lacks = ("testing", "training") if own[0] else ("training", "testing")
+            raise Shareable(f"all {len(own)} samples of this site are marked for {marked}; mark some for {lacks} too")
     parts = natural(labels, np.zeros(len(labels), np.int32), is_test=own, test_fraction=0.25)
     train, test = (_padded(samples[index], labels[index]) for index in (parts.train[0], parts.test[0]))
     arrays = (samples, labels, parts.train[0], parts.test[0])

@@ -33,7 +33,7 @@ def from_record(record: ArrayRecord, like: T, what: str) -> T:
     """The tree behind a record; ``like`` has its structure, shapes and types, and ``what`` names it in errors."""
     wanted = {name: as_data(leaf) for name, leaf in named(like).items()}
     if odd := sorted(set(wanted) ^ set(record)):
-        raise BadRecord(f"{what} has other arrays than the model here (differs at {odd[0][:80]!r})")
+        raise BadRecord(f"{what} does not hold the arrays that this model expects (first difference: {odd[0][:80]!r})")
     return unpack({name: _array(record[name], name, leaf, what) for name, leaf in wanted.items()}, like)
 
 

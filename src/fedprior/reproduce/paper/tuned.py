@@ -100,7 +100,7 @@ class Tuned(Artefact):
         self._allowed: dict[str, set[str]] = {}  # rows that a task's model allows, by the task's name
 
     def plan(self, request: Request, cells: Path) -> Plan:
-        """How the trials stand. One that diverged with a seed is over."""
+        """How the trials stand. A setting that diverged with one seed is not tried with the others."""
         found = list[PlannedCell]()
         for task, rows in self._rows(request):
             for row in rows:

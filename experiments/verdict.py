@@ -106,7 +106,15 @@ def table(rows: list[Scored], against: list[str]) -> str:
     """The rows as markdown, the best first."""
     references = [one for name in against for one in rows if (one.row, one.model) == (name, "personal")]
     least = min((one.spent for one in rows if one.gradients), default=0.0)
-    heads = ["row", "seeds", "diverged", "last", "flattery", *(f"minus {one.row}" for one in references), "equal gradients"]
+    heads = [
+        "row",
+        "seeds",
+        "diverged",
+        "last",
+        "flattery",
+        *(f"minus {one.row}" for one in references),
+        "equal gradients",
+    ]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for one in sorted(rows, key=lambda one: -float(np.mean([*one.last.values()])) if one.curves else np.inf):
         if not one.curves:

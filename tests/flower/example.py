@@ -13,10 +13,11 @@ from flwr.app import Message
 
 import fedprior as fp
 from fedprior.core.vectors import row
-from fedprior.flower.bookkeeping import Ledger, Options
 from fedprior.flower.client import client_app
+from fedprior.flower.ledger import Ledger
 from fedprior.flower.memory import MemoryGrid, Node, Tamper
 from fedprior.flower.messages import Order
+from fedprior.flower.options import Options
 from fedprior.flower.programs import Programs
 from fedprior.flower.roster import Patience
 from fedprior.flower.server import serve

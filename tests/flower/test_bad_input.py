@@ -24,7 +24,6 @@ from flwr.clientapp import ClientApp
 from fedprior import files
 from fedprior.errors import FedpriorError
 from fedprior.flower import client, look
-from fedprior.flower.bookkeeping import Options
 from fedprior.flower.client import client_app
 from fedprior.flower.messages import Receipt
 from fedprior.flower.site import open_site
@@ -219,26 +218,6 @@ def test_a_damaged_standing_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "federation.json").write_text(json.dumps(about))
     with pytest.raises(FedpriorError, match=r"federation\.json is damaged"):
         look.status_of(tmp_path)
-
-
-def test_options_are_checked() -> None:
-    for config, text in (
-        ({"deadline": float("nan")}, "deadline must be a number above 0"),
-        ({"deadline": float("inf")}, "deadline must be a number above 0"),
-        ({"deadline": 0}, "deadline must be a number above 0"),
-        ({"deadline": True}, "deadline = True must be a number"),
-        ({"norm-limit": float("nan")}, "norm-limit one of at least 0"),
-        ({"norm-limit": -1}, "norm-limit one of at least 0"),
-        ({"clients": 0}, "clients must be at least 1"),
-        ({"clients": 2.0}, "clients = 2.0 must be a whole number"),
-        ({"minimum": -1}, "minimum at least 0"),
-        ({"seed": "a"}, "seed = .a. must be a whole number"),
-        ({"resume": 1}, "resume = 1 must be true or false"),
-        ({"out": 1}, "out = 1 must be text in quotes"),
-    ):
-        with pytest.raises(FedpriorError, match=text):
-            Options.of(config)
-    assert Options.of({"deadline": 5, "norm-limit": 3, "of-the-apps-own": 1}).deadline == 5.0
 
 
 def test_a_full_disk_is_found_before_a_site_joins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,9 +19,9 @@ pytest.importorskip("flwr")
 from flwr.app import Message
 
 from fedprior.errors import FedpriorError
-from fedprior.flower.bookkeeping import Options
 from fedprior.flower.client import client_app
 from fedprior.flower.memory import MemoryGrid, Node
+from fedprior.flower.options import Options
 from fedprior.flower.server import serve
 from fedprior.flower.spec import open_spec
 from fedprior.flower.state import Store

@@ -15,10 +15,11 @@ pytest.importorskip("flwr")
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
 from fedprior.errors import FedpriorError
-from fedprior.flower.bookkeeping import Ledger, Options
 from fedprior.flower.judge import far_from_the_others, impossible
+from fedprior.flower.ledger import Ledger
 from fedprior.flower.memory import MemoryGrid, Node, Tamper
 from fedprior.flower.messages import Order
+from fedprior.flower.options import Options
 from fedprior.flower.server import serve
 from fedprior.flower.spec import open_spec
 from fedprior.flower.wire import BadRecord, from_record, to_record

@@ -22,10 +22,11 @@ from fedprior.core.random import Purpose, key_for
 from fedprior.core.vectors import row
 from fedprior.data.view import ClientData
 from fedprior.errors import FedpriorError
-from fedprior.flower.bookkeeping import Ledger, Options
+from fedprior.flower.ledger import Ledger
 from fedprior.flower.look import status_of
 from fedprior.flower.memory import MemoryGrid, Node, Tamper
 from fedprior.flower.messages import ROUND, Order, Receipt
+from fedprior.flower.options import Options
 from fedprior.flower.programs import Programs
 from fedprior.flower.rejoin import Newcomers, allow
 from fedprior.flower.server import serve
@@ -222,7 +223,7 @@ def test_what_is_lost_is_still_said_to_be_when_the_server_has_come_back(tmp_path
     """The server is killed after a site has lost its disk, and goes on while that site is away."""
     deployment = Deployment(tmp_path, "fedavg", rounds=4)
 
-    def lose(asked: Message, reply: Message) -> Message:
+    def lose(asked: Message, reply: Message) -> Message | None:
         shutil.rmtree(tmp_path / f"disk-{B}", ignore_errors=True)
         return killing(3)(asked, reply)
 

@@ -15,11 +15,11 @@ from flwr.clientapp import ClientApp
 
 from fedprior.core.method import Mixture
 from fedprior.errors import FedpriorError, first_line
-from fedprior.flower.bookkeeping import Options
 from fedprior.flower.messages import Greeting, Order, Presence, Receipt, Shareable
+from fedprior.flower.options import Options
 from fedprior.flower.programs import Programs, seed_data
 from fedprior.flower.rejoin import Newcomers
-from fedprior.flower.site import Site, open_site
+from fedprior.flower.site import Site, load_site
 from fedprior.flower.spec import Spec, open_spec
 from fedprior.flower.state import StateLost, Store, keeping
 from fedprior.flower.wire import from_record, to_record
@@ -89,13 +89,7 @@ class _Sites:
         key = (context.node_id, Options.of(context.run_config).row)
         if key not in self._open:
             spec = open_spec(self._task, self._model)
-            try:
-                given = self._load(context.node_config)
-            except FedpriorError:
-                raise
-            except Exception as error:  # whatever the owner's function raises
-                raise FedpriorError(f"this site's data cannot be loaded: {first_line(error)}") from error
-            samples = open_site(given, spec.sites)
+            samples = load_site(lambda: self._load(context.node_config), spec.sites)
             self._open[key] = LocalSite(spec, samples, key[1], state_folder(context.node_config))
         return self._open[key]
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from fedprior.core.method import single
 from fedprior.errors import FedpriorError
-from fedprior.flower.bookkeeping import Ledger, Options
 from fedprior.flower.kept import newest
+from fedprior.flower.ledger import Ledger
+from fedprior.flower.options import Options
 from fedprior.flower.programs import Programs
 from fedprior.flower.spec import Spec, recorded_spec
 from fedprior.methods import METHODS

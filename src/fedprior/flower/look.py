@@ -18,7 +18,7 @@ from typing import Any
 from fedprior.errors import FedpriorError, first_line
 from fedprior.files import read_json
 from fedprior.flower.client import state_folder
-from fedprior.flower.site import Site, open_site
+from fedprior.flower.site import Site, load_site
 from fedprior.flower.spec import open_spec
 
 
@@ -39,15 +39,9 @@ def check_data(app: Path, node_config: Mapping[str, Any]) -> Site:
     sites = open_spec(app / package / "task.toml", model=_not_built).sites
     sys.path.insert(0, str(app.absolute()))
     try:
-        load = importlib.import_module(f"{package}.data").load
-        given = load(dict(node_config))
-    except FedpriorError:
-        raise
-    except Exception as error:  # whatever the owner's code raises
-        raise FedpriorError(f"this site's data cannot be loaded: {first_line(error)}") from error
+        return load_site(lambda: importlib.import_module(f"{package}.data").load(dict(node_config)), sites)
     finally:
         sys.path.remove(str(app.absolute()))
-    return open_site(given, sites)
 
 
 def _not_built(key: Any) -> Any:

@@ -22,12 +22,13 @@ from flwr.serverapp import Grid, ServerApp
 from fedprior.engine.round import State
 from fedprior.errors import FedpriorError
 from fedprior.files import digest, write_json
-from fedprior.flower.bookkeeping import Ledger, Options, enrol, recognise
 from fedprior.flower.exchange import Exchange, Reply
 from fedprior.flower.global_model import deployed
 from fedprior.flower.judge import far_from_the_others, impossible, norm_of, scores_of
 from fedprior.flower.kept import check_may_go_on, newest
+from fedprior.flower.ledger import Ledger, enrol, recognise
 from fedprior.flower.messages import Order
+from fedprior.flower.options import Options
 from fedprior.flower.programs import Programs, seed_data
 from fedprior.flower.rejoin import Newcomers
 from fedprior.flower.roster import Patience, gather

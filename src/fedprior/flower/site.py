@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +41,17 @@ def samples_from_file(
     source = from_file(Path(path).expanduser(), label=label, split=split, features=features, everyones=False)
     labels = np.array(source.class_names or range(source.n_classes), object)[source.y]
     return (source.x, labels) if source.is_test is None else (source.x, labels, source.is_test)
+
+
+def load_site(load: Callable[[], Any], settings: SiteSettings) -> Site:
+    """A site from its owner's code; whatever that raises is told in one line."""
+    try:
+        given = load()
+    except FedpriorError:
+        raise
+    except Exception as error:
+        raise FedpriorError(f"this site's data cannot be loaded: {first_line(error)}") from error
+    return open_site(given, settings)
 
 
 def open_site(given: Any, settings: SiteSettings) -> Site:

@@ -161,6 +161,21 @@ def test_rows_are_named_by_what_they_change(tmp_path: Path) -> None:
     assert set(compared["variants"]) == set(names)
 
 
+@pytest.mark.parametrize(
+    ("metric", "parts"),
+    [
+        ("class_accuracy[dog]", ("digits-mclr has no such class", "10 classes (0, 1, 2,")),
+        ("class_accuracy[3", ("has no such class",)),
+        ("accuracy[3]", ("accuracy has no value for each class", "--metric accuracy")),
+    ],
+)
+def test_a_class_that_is_not_there_is_refused_before_anything_runs(
+    tmp_path: Path, metric: str, parts: tuple[str, ...]
+) -> None:
+    refused(fedprior(*ONE, "--metric", metric, "--out", tmp_path), metric, *parts)
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_set_says_holds_for_every_row_that_does_not_say_otherwise(tmp_path: Path) -> None:
     rows = ("-m", "fedavg", "-m", "fedavg:beta=0.5,alpha=0.2")
     done = fedprior(

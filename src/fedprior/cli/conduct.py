@@ -18,11 +18,13 @@ from fedprior.errors import FedpriorError
 
 if TYPE_CHECKING:
     from fedprior.study.cells import Cell, Plan
+    from fedprior.study.program import Program
     from fedprior.study.results import Results
     from fedprior.study.study import Study
     from fedprior.study.trial import Progress
 
 HOW = ("diverged", "failed")  # how runs can be lost
+MOST_CLASSES = 20  # that an error lists
 
 
 def measuring(metric: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -49,13 +51,8 @@ def conduct(
     options: dict[str, Any],
 ) -> None:
     """Plan a study, or run it and report on it; ``events``: where event files for TensorBoard go."""
-    from fedprior.analysis.series import metric_name
-    from fedprior.engine.metrics import measured
-
     for program in study.programs:  # builds and checks them, before anything is written
-        if metric_name(metric) not in measured(program.protocol.metrics):
-            row = f"row '{program.variant.name}' of {program.task.name}"
-            raise FedpriorError(f"{row} does not measure {metric}; add it to its metrics")
+        _check_metric(metric, program)
     if not study.programs:
         raise FedpriorError(
             f"no row is left to run: {'; '.join(f'{row}: {why}' for (_, row), why in study.left_out.items())}"
@@ -74,6 +71,29 @@ def conduct(
         report(study, results, folder, metric, as_json)
     if results.lost:
         raise typer.Exit(1)
+
+
+def _check_metric(metric: str, program: Program) -> None:
+    """Refuse to report what a row will not have measured: a metric, or one class of it."""
+    from fedprior.analysis.series import metric_name
+    from fedprior.engine.metrics import measured
+
+    task, name, known = program.task, metric_name(metric), measured(program.protocol.metrics)
+    if name not in known:
+        raise FedpriorError(
+            f"row '{program.variant.name}' of {task.name} does not measure {metric}; add it to its metrics"
+        )
+    if metric == name:
+        return
+    if not known[name].info.per_class:
+        raise FedpriorError(f"--metric {metric}: {name} has no value for each class; give --metric {name}")
+    classes = [str(label) for label in task.federation.classes]
+    if metric not in (f"{name}[{label}]" for label in classes):
+        few = f"{', '.join(classes[:MOST_CLASSES])}{', ...' if len(classes) > MOST_CLASSES else ''}"
+        raise FedpriorError(
+            f"--metric {metric}: {task.name} has no such class; give {name}[CLASS] with one of its "
+            f"{len(classes)} classes ({few}), or {name} for all of them"
+        )
 
 
 def how_to_go_on(options: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shlex
 import signal
 import sys
@@ -109,6 +111,29 @@ def print_table(table: Table) -> None:
 def print_line(text: str, style: str = "") -> None:
     """Print a line as it is."""
     out.print(Text(printable(text, keep="\n"), style), soft_wrap=True, highlight=False)
+
+
+def json_text(content: Any) -> str:
+    """Numbers as JSON, which any program can read: null stands for what JSON has no number for (infinite, NaN).
+
+    >>> print(json_text({"a": (1.0, math.inf)}), end="")
+    {
+     "a": [
+      1.0,
+      null
+     ]
+    }
+    """
+    return json.dumps(_finite(content), indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for what JSON cannot hold."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def command_line() -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedprior.cli.app import Json, Metric, RoundChoice, app, out, print_line, warn
+from fedprior.cli.app import Json, Metric, RoundChoice, app, json_text, out, print_line, warn
 from fedprior.cli.table import Rows
 from fedprior.errors import FedpriorError, unknown
 
@@ -52,7 +51,7 @@ def compare(
     if plot is not None:
         figures.client_differences(comparison, plot)
     if as_json:
-        sys.stdout.write(json.dumps(dataclasses.asdict(comparison), indent=1) + "\n")
+        sys.stdout.write(json_text(dataclasses.asdict(comparison)))
         return
     tables = comparison_tables(comparison)
     if format != "text":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fedprior.cli.app import command_line, print_line, print_table, say_stopped, stoppable, tell, warn
+from fedprior.cli.app import command_line, json_text, print_line, print_table, say_stopped, stoppable, tell, warn
 from fedprior.cli.progress import progress as progress_of
 from fedprior.errors import FedpriorError
 
@@ -188,12 +187,12 @@ def report(study: Study, results: Results, folder: Path, metric: str, as_json: b
         summaries[name]["results"] = rows
         diverged = [lost.row for lost in results.lost if (lost.task, lost.how) == (name, "diverged")]
         results.curves("accuracy" if of_classes else metric, name, folder / name / "curves.png", diverged)
-    texts = {name: json.dumps(summary, indent=1) for name, summary in summaries.items()}
+    texts = {name: json_text(summary) for name, summary in summaries.items()}
     for name, text in texts.items():
-        write_text(folder / name / "summary.json", text + "\n")
+        write_text(folder / name / "summary.json", text)
     if as_json:
-        text = next(iter(texts.values())) if len(texts) == 1 else json.dumps(summaries, indent=1)
-        sys.stdout.write(text + "\n")
+        text = next(iter(texts.values())) if len(texts) == 1 else json_text(summaries)
+        sys.stdout.write(text)
         return
     for runs in untested.values():
         print_line(f"{runs.text}    records: {folder / runs.task}")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from fedprior.cli.app import Json, app, print_line, print_table
+from fedprior.cli.app import Json, app, json_text, print_line, print_table
 from fedprior.errors import FedpriorError
 
 
@@ -67,7 +66,7 @@ def _show(name: str, as_json: bool) -> None:
         shown = {"method": name, "paper": method.paper, "participation": list(method.participation)}
         cls = type(method)
         named |= {"objective": cls.objective, "pseudocode": pseudocode(cls), "bibtex": bibtex(cls)}
-        sys.stdout.write(json.dumps({**shown, **named}, indent=1) + "\n")
+        sys.stdout.write(json_text({**shown, **named}))
         return
     print_table(settings_table(f"{name}: {method.paper}", rows))
     print_table(settings_table("around it, as around any method", around))
@@ -93,7 +92,7 @@ def _list(as_json: bool) -> None:
             name: {"paper": method.paper, "participation": list(method.participation), "cost": costs[name]}
             for name, method in made.items()
         }
-        sys.stdout.write(json.dumps(every, indent=1) + "\n")
+        sys.stdout.write(json_text(every))
         return
     table = methods_table(
         costs,

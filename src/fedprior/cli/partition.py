@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedprior.cli.app import Settings, TaskName, app, assignments, print_line, print_table
+from fedprior.cli.app import Settings, TaskName, app, assignments, json_text, print_line, print_table
 
 
 @app.command()
@@ -39,7 +38,7 @@ def partition(
         title = f"{file.task.name}, {file.task.partition['kind']}"
         picture(parts, source.n_classes, plot, title, source.class_names)
     if as_json:
-        sys.stdout.write(json.dumps(numbers, indent=1) + "\n")
+        sys.stdout.write(json_text(numbers))
         return
     rows = [(key, f"{value:,}" if isinstance(value, int) else f"{value:.3f}") for key, value in numbers.items()]
     body = tuple((key.replace("_", " "), text) for key, text in rows)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedprior.cli.app import app, print_table
+from fedprior.cli.app import app, json_text, print_table
 from fedprior.errors import FedpriorError
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def runs(
     if not rows:
         raise FedpriorError(f"no runs at or below {folder}; a run's folder holds config.json and metrics.csv")
     if as_json:
-        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        sys.stdout.write(json_text(rows))
         return
     head = ("task", "row", "seed", "status", "rounds", "folder")
     body = tuple(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from fedprior.cli.app import (
     app,
     assignments,
     command_line,
+    json_text,
     print_line,
     print_table,
     say_stopped,
@@ -105,7 +105,7 @@ def sweep(
         "methods": summaries,
         "picture": str(picture),
     }
-    write_text(place / "summary.json", text := json.dumps(everything, indent=1) + "\n")
+    write_text(place / "summary.json", text := json_text(everything))
     if as_json:
         sys.stdout.write(text)
     else:

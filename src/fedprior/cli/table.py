@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedprior.cli.app import Json, Metric, RoundChoice, app, out, print_table, warn
+from fedprior.cli.app import Json, Metric, RoundChoice, app, json_text, out, print_table, warn
 from fedprior.errors import FedpriorError, unknown
 
 Rows = Annotated[
@@ -72,7 +71,7 @@ def table(
             name: {"results": of, **dataclasses.asdict(evidence(results.groups()[name], metric, at))}
             for name, of in results.summary().items()
         }
-        sys.stdout.write(json.dumps(everything, indent=1) + "\n")
+        sys.stdout.write(json_text(everything))
         return
     shown = [results.task_table(at, metric)] if tasks else list(results.tables(at, metric, warn).values())
     if columns is not None:

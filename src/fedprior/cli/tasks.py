@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from fedprior.cli.app import Json, app, print_table
+from fedprior.cli.app import Json, app, json_text, print_table
 
 
 @app.command()
@@ -23,14 +22,14 @@ def tasks(
     if name is None:
         files = [read(task) for task in task_names()]
         if as_json:
-            sys.stdout.write(json.dumps({file.task.name: file.plain() for file in files}, indent=1) + "\n")
+            sys.stdout.write(json_text({file.task.name: file.plain() for file in files}))
             return
         rows = [(f.task.name, f.protocol.rounds, f.protocol.aggregated, f.protocol.batch, f.task.about) for f in files]
         print_table(tasks_table(rows))
         return
     file = read(name)
     if as_json:
-        sys.stdout.write(json.dumps(file.plain(), indent=1) + "\n")
+        sys.stdout.write(json_text(file.plain()))
         return
     values = {key: value for key, value in file.plain().items() if key not in ("why", "about", "name", "method")}
     print_table(

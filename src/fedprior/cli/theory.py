@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedprior.cli.app import app, err, print_line, print_table
+from fedprior.cli.app import app, err, json_text, print_line, print_table
 from fedprior.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ def theory(
     tables = measured.tables()
     for key, title in TITLES.items():
         _print(title, tables[key])
-    write_text(folder / "theory.json", json.dumps(_finite(tables), indent=1) + "\n")
+    write_text(folder / "theory.json", json_text(tables))
     print_line(f"pictures: {', '.join(map(str, paths))}    numbers: {folder / 'theory.json'}")
 
 
@@ -68,12 +66,3 @@ def _print(title: str, rows: Table) -> None:
         body = tuple(tuple(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()) for row in rows)
         print_table(Printed(title, "", tuple(rows[0]), body, left=[*texts, False].index(False)))
         print_line("")
-
-
-def _finite(value: Any) -> Any:
-    """The same with None for what JSON cannot hold."""
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import struct
 from pathlib import Path
 
@@ -20,10 +21,10 @@ ROWS = [
 
 
 def written(folder: Path) -> Path:
-    with EventFiles(folder) as files:
-        files.add("toy/mh/0", ROWS[:2])
-        files.add("toy/mh/0", ROWS[2:])
-        files.add("toy/mh/1", [])
+    files = EventFiles(folder)
+    files.add("toy/mh/0", ROWS[:2])
+    files.add("toy/mh/0", ROWS[2:])
+    files.add("toy/mh/1", [])
     (path,) = folder.rglob("*tfevents*")
     assert path.parent == folder / "toy" / "mh" / "0"
     return path
@@ -85,6 +86,29 @@ def test_a_run_writes_them_and_a_resumed_one_goes_on(tmp_path: Path) -> None:
     files = sorted((tmp_path / "events" / "digits-mclr" / "fedavg" / "0").iterdir())
     steps = [[content[10] for content in records(path)[1:]] for path in files]
     assert steps == [[1, 2], [3]]
+
+
+def test_a_study_may_have_more_runs_than_files_can_be_open(tmp_path: Path) -> None:
+    own = Path("/proc/self/fd")
+    if not own.exists():
+        pytest.skip("this system does not list the files that are open")
+    files = EventFiles(tmp_path)
+    before = len(list(own.iterdir()))
+    for seed in range(40):
+        files.add(f"toy/mh/{seed}", ROWS[:1])
+    assert len(list(own.iterdir())) <= before + 5
+    files.add("toy/mh/0", ROWS[2:])  # the first one goes on
+    (path,) = (tmp_path / "toy" / "mh" / "0").iterdir()
+    assert len(records(path)) == 3
+
+
+def test_files_that_are_removed_meanwhile_are_begun_anew(tmp_path: Path) -> None:
+    files = EventFiles(tmp_path)
+    files.add("toy/mh/0", ROWS[:1])
+    shutil.rmtree(tmp_path / "toy")
+    files.add("toy/mh/0", ROWS[2:])
+    (path,) = tmp_path.rglob("*tfevents*")
+    assert len(records(path)) == 2
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:

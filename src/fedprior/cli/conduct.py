@@ -116,7 +116,7 @@ def _run(
         if events is not None:
             from fedprior.report.events import EventFiles
 
-            files = stack.enter_context(EventFiles(events))
+            files = EventFiles(events)
         bar: dict[tuple[str, str, int], Any] = {}
         several = len(study.tasks) > 1
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 from fedprior.files import writing
 from fedprior.records.schema import Row
@@ -83,10 +82,13 @@ def _record(content: bytes) -> bytes:
 
 
 class EventFiles:
-    """The event files of a study's runs, each in a folder ``root/task/row/seed`` of its own."""
+    """The event files of a study's runs, each in a folder ``root/task/row/seed`` of its own.
+
+    A file is open only while something is added: a study may have more runs than a process may have open files.
+    """
 
     def __init__(self, root: Path):
-        self._root, self._open = root, dict[str, IO[bytes]]()
+        self._root, self._files = root, dict[str, Path]()
         with writing(root):
             root.mkdir(parents=True, exist_ok=True)
 
@@ -96,24 +98,19 @@ class EventFiles:
         for row in rows:
             values = {f"{name}/{row.model} {row.data} {row.average}": value for name, value in row.values.items()}
             by_round.setdefault(row.round, {}).update(values)
+        if not by_round:
+            return
         with writing(self._root / run):
-            for t, values in by_round.items():
-                if run not in self._open:
-                    self._open[run] = self._begun(self._root / run)
-                self._open[run].write(_record(event(time.time(), t, values)))
-                self._open[run].flush()
+            if run not in self._files or not self._files[run].exists():
+                self._files[run] = self._begun(self._root / run)
+            with open(self._files[run], "ab") as stream:
+                stream.writelines(_record(event(time.time(), t, values)) for t, values in by_round.items())
 
     @staticmethod
-    def _begun(folder: Path) -> IO[bytes]:
+    def _begun(folder: Path) -> Path:
         """A new file, beside those of earlier times, with the event that every such file begins with."""
         folder.mkdir(parents=True, exist_ok=True)
-        stream = open(folder / f"events.out.tfevents.{time.time_ns()}.fedprior", "xb")  # noqa: SIM115  (kept open)
-        stream.write(_record(b"\x09" + struct.pack("<d", time.time()) + _field(3, b"brain.Event:2")))
-        return stream
-
-    def __enter__(self) -> EventFiles:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        for stream in self._open.values():
-            stream.close()
+        path = folder / f"events.out.tfevents.{time.time_ns()}.fedprior"
+        with open(path, "xb") as stream:
+            stream.write(_record(b"\x09" + struct.pack("<d", time.time()) + _field(3, b"brain.Event:2")))
+        return path

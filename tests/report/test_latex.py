@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from fedprior.analysis.compare import compare
 from fedprior.analysis.summary import over_tasks, summarize
 from fedprior.report.comparison import comparison_tables
 from fedprior.report.layouts import run_table, task_table
-from fedprior.report.tables import Column, Table, render
+from fedprior.report.tables import Column, Table, ranks, render
 
 ACCURACIES = {"local": (90.0, None), "fedavg": (80.0, 80.0), "pfedme": (92.0, 85.0), "mh_a": (92.001, 70.0)}
 
@@ -73,6 +74,26 @@ def test_a_comparison_is_marked_too() -> None:
     assert r"pfedme & \textbf{+1.99 [+1.86, +2.12]}" in latex
     assert r"local & \underline{reference}" in latex  # of differences, the reference's is 0
     assert r"pfedme & \textbf{87.04" in render(spread, "latex")
+
+
+def test_rows_that_equal_the_reference_share_its_rank() -> None:
+    of = {"local": (60.0, 70.0), "fedavg": (60.0, 70.0), "mh": (59.999, 70.0), "pfedme": (50.0, 60.0)}
+    runs = [record(name, 0, *evaluated([{"accuracy": values}], (10, 10))) for name, values in of.items()]
+    differences, _ = comparison_tables(compare(runs))
+    latex = render(differences, "latex")
+    for name, cell in (("local", "reference"), ("fedavg", "+0.00"), ("mh", "+0.00")):
+        assert rf"{name} & \textbf{{{cell}}}" in latex
+    assert r"pfedme & \underline{-10.00}" in latex
+
+
+def test_what_is_no_number_has_no_rank() -> None:
+    columns = (Column("m"), Column("k"), Column("acc", "higher"))
+    body, values = (("a", "x", "nan"), ("b", "x", "1.00"), ("c", "x", "0.50")), (math.nan, 1.0, 0.5)
+    kinds = (frozenset({"x"}),) * 3
+    table = Table(
+        "t", "", ("m", "k", "a"), body, columns=columns, values=tuple((None, None, v) for v in values), kinds=kinds
+    )
+    assert ranks(table) == {(1, 2): 1, (2, 2): 2}
 
 
 def test_structure() -> None:

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import html
 import io
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -203,14 +204,26 @@ def ranks(table: Table) -> dict[tuple[int, int], int]:
     found: dict[tuple[int, int], int] = {}
     for c, column in enumerate(table.columns):
         for kind in {kind for kinds in table.kinds for kind in kinds} if column.better and table.values else ():
-            rows = {r: table.values[r][c] for r, kinds in enumerate(table.kinds) if kind in kinds}
-            texts = {r: table.body[r][c].partition(" ")[0] for r, value in rows.items() if value is not None}
+            rows = [r for r, kinds in enumerate(table.kinds) if kind in kinds]
+            values = {
+                r: _as_written(table.body[r][c], value) for r in rows if (value := table.values[r][c]) is not None
+            }
             sign = 1 if column.better == "higher" else -1
-            best_of = {text: max(sign * (rows[r] or 0.0) for r in texts if texts[r] == text) for text in texts.values()}
-            for rank, text in enumerate(sorted(best_of, key=lambda text: -best_of[text])[:SECOND], BEST):
-                for r in (r for r in texts if texts[r] == text and len(rows) > 1):
+            best = sorted(
+                {value for value in values.values() if not math.isnan(value)}, key=lambda value: -sign * value
+            )
+            for rank, value in enumerate(best[:SECOND], BEST):
+                for r in (r for r in values if values[r] == value and len(rows) > 1):
                     found[r, c] = min(rank, found.get((r, c), SECOND))
     return found
+
+
+def _as_written(cell: str, value: float) -> float:
+    """The value as the cell gives it, in so many digits; a word, such as of the reference of differences, has none."""
+    try:
+        return float(cell.partition(" ")[0])
+    except ValueError:
+        return value
 
 
 def _latex(tables: Iterable[Table]) -> str:

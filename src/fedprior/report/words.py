@@ -27,8 +27,12 @@ def format_number(number: Number | None, info: MetricInfo = ACCURACY) -> str:
 
 
 def format_value(value: float | None, info: MetricInfo, sign: str = "") -> str:
-    """A value as text: percentages with two digits after the point, other numbers, which are smaller, with three."""
-    return "-" if value is None else f"{value:{sign}.{2 if info.unit == '%' else 3}f}"
+    """A value as text: percentages with two digits after the point, other numbers, which are smaller, with three.
+
+    >>> format_value(-0.0004, ACCURACY, "+"), format_value(-0.0, ACCURACY)  # zero has no minus sign
+    ('+0.00', '0.00')
+    """
+    return "-" if value is None else f"{value:{sign}z.{2 if info.unit == '%' else 3}f}"
 
 
 def format_setting(value: Any) -> str:

@@ -88,3 +88,14 @@ def test_what_was_not_recorded_is_not_told() -> None:
     assert evidence({"mh": {0: bare}}, "accuracy", "validation").support is None
     half = {"local": {0: none}, "mh": {0: bare}, "lg": {0: run("lg", GOOD)}}
     assert evidence(half, "accuracy", "last").equal == [["mh", "lg"]]
+
+
+def test_rows_that_differ_in_how_many_evaluations_they_average_are_told() -> None:
+    short = [RunRecord(r.config, r.status, 2, r.rows[3:], r.clients[20:], r.where) for r in (run("mh", GOOD),)]
+    by_variant = group([run("local", GOOD), run("lg", GOOD), *short])["toy"]
+    told = "evaluations in the mean: local 2, lg 2, mh 1"
+    assert evidence(by_variant, "accuracy", "last10").lacks == [told]
+    assert compare([run("local", GOOD), run("lg", GOOD), *short], choice="last10").lacks == [told]
+    for choice in ("last", "best"):
+        assert evidence(by_variant, "accuracy", choice).lacks == []
+    assert evidence(group([run("local", GOOD), run("lg", GOOD)])["toy"], "accuracy", "last10").lacks == []

@@ -250,7 +250,9 @@ def test_a_table_over_tasks() -> None:
     nll = [Row(1, "personal", "own", a, {"nll": 0.5}) for a in AVERAGES]
     other = summarize({"mh": {0: record("mh", 0, nll)}})
     worst = task_table(over_tasks({"a": other, "b": other}, metric="nll", average="worst_decile", choice="last10"))
-    assert worst.title == "test nll on own test samples, worst tenth of clients, mean of the last 10 evaluations"
+    assert (
+        worst.title == "test nll on own test samples, worst tenth of clients, mean of the last evaluations, at most 10"
+    )
     assert worst.body == (("mh", "personal", "0.500", "0.500", "0.500", "0.000"),)
     assert "lower is better" in worst.note
 

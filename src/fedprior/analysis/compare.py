@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedprior.analysis.clients import ClientValues, client_values, same_clients
-from fedprior.analysis.evidence import Support, equal_rows, is_share, support, wilson
+from fedprior.analysis.evidence import Support, averaged_words, equal_rows, is_share, support, wilson
 from fedprior.analysis.grouping import Seeds, Warn, group, method_of, silent
 from fedprior.analysis.paired import EQUAL
 from fedprior.analysis.series import ROUNDS, SCORED_MODELS, find_metric, series_of
@@ -116,7 +116,7 @@ class Comparison:
     support: Support | None
     equal: list[list[str]]  # variants that have the same value for every client
     data: str = "own"
-    lacks: list[str] = field(default_factory=list)  # what the records do not hold, in sentences
+    lacks: list[str] = field(default_factory=list)  # what the records do not hold, or not alike, in sentences
 
     @property
     def reference(self) -> str:
@@ -195,7 +195,12 @@ def compare(
         },
         support=support(every, info),
         equal=equal_rows(runs),
-        lacks=thinned_words(record.config for seeds in by_variant.values() for record in seeds.values()),
+        lacks=[
+            *thinned_words(record.config for seeds in by_variant.values() for record in seeds.values()),
+            *averaged_words(
+                {v: [len(each.rounds) for each in by_seed.values()] for v, by_seed in runs.items()}, choice
+            ),
+        ],
     )
 
 

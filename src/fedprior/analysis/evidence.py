@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -77,7 +77,7 @@ class Evidence:
 
     support: Support | None
     equal: list[list[str]]  # rows whose personal models have the same value for every client and seed
-    lacks: list[str] = field(default_factory=list)  # what the records do not hold, in sentences
+    lacks: list[str] = field(default_factory=list)  # what the records do not hold, or not alike, in sentences
 
 
 def evidence(by_variant: Mapping[str, Seeds], metric: str, choice: str) -> Evidence:
@@ -97,8 +97,26 @@ def evidence(by_variant: Mapping[str, Seeds], metric: str, choice: str) -> Evide
         variant: {seed: models["personal"] for seed, models in by_seed.items() if "personal" in models}
         for variant, by_seed in known.items()
     }
+    lacks += averaged_words(
+        {variant: [len(run.rounds) for run in by_seed.values()] for variant, by_seed in personal.items()}, choice
+    )
     whole = {v: by_seed for v, by_seed in personal.items() if by_seed.keys() == by_variant[v].keys()}
     return Evidence(support([run for run in runs if run.samples == runs[0].samples], info), equal_rows(whole), lacks)
+
+
+def averaged_words(evaluations: Mapping[str, Iterable[int]], choice: str) -> list[str]:
+    """Over how many evaluations the numbers of each row's runs are a mean, where rows differ in that.
+
+    >>> averaged_words({"local": [2, 2], "mh": [1, 3], "lg": []}, "last10")
+    ['evaluations in the mean: local 2, mh 1 to 3']
+    >>> averaged_words({"local": [10], "mh": [10]}, "last10")
+    []
+    """
+    ends = {variant: (min(each), max(each)) for variant, of in evaluations.items() if (each := list(of))}
+    if choice != "last10" or len({end for pair in ends.values() for end in pair}) < 2:
+        return []
+    texts = (f"{variant} {low if low == high else f'{low} to {high}'}" for variant, (low, high) in ends.items())
+    return [f"evaluations in the mean: {', '.join(texts)}"]
 
 
 def _known(record: RunRecord, choice: str, info: MetricInfo) -> dict[str, ClientValues]:

@@ -20,7 +20,7 @@ SCORED_MODELS, SCORED_DATA = ("personal", "global"), ("own", "pooled")
 MORE_MODELS = (FINE_TUNED, *NEWCOMERS)  # which most runs do not have
 ROUNDS = {
     "last": "last round",
-    "last10": "mean of the last 10 evaluations",
+    "last10": "mean of the last evaluations, at most 10",
     "validation": "round chosen on validation",
     "best": "best round on test (an optimistic number: the test chose it)",
 }

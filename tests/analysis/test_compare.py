@@ -164,7 +164,7 @@ def test_only_seeds_of_both_are_paired() -> None:
     assert told == [
         "seeds 7 of mh are left out where local has no such seed",
         "seeds 0, 2 of local are left out where mh has no such seed",
-        "for how many clients each method is the best is over seeds 1, which all methods have",
+        "'best for' is counted over seed 1, which all methods have",
     ]
     with pytest.raises(FedpriorError, match=r"pfedme \(seeds 9\) and local \(seeds 0, 1, 2\) have no seed in common"):
         compare([*runs, run("pfedme", 9, MH[0])])

@@ -55,8 +55,15 @@ def test_columns_are_found_by_name_and_others_stay(model: Path, tmp_path: Path) 
 def test_a_file_is_written_whole_and_its_column_gets_a_free_name(model: Path, tmp_path: Path) -> None:
     done = fedprior("predict", model, table(tmp_path / "new.csv", COLUMNS, "prediction"), "-o", tmp_path / "out.csv")
     assert "10 predictions" in done.out
-    assert "has a column called 'prediction' already" in done.err
+    assert "has a column 'prediction' already; it is kept as it is" in done.err
+    assert "the model's predictions are in 'prediction_'" in done.err
     assert (tmp_path / "out.csv").read_text().splitlines()[0] == "prediction,prediction_"
+
+
+def test_a_column_without_a_name_is_told_and_kept(model: Path, tmp_path: Path) -> None:
+    done = fedprior("predict", model, table(tmp_path / "new.csv", COLUMNS, ""))
+    assert "new.csv has a column without a name; it is kept as it is" in done.err
+    assert done.out.splitlines()[0] == ",prediction"
 
 
 def test_arrays_come_from_npz(tmp_path: Path) -> None:

@@ -164,10 +164,8 @@ def compare(
     differences = {v: _difference(v, runs[v], against, runs[against], info, warn) for v in runs if v != against}
     best_seeds = sorted(set.intersection(*(set(by_seed) for by_seed in runs.values())))
     if any(d.seeds != best_seeds for d in differences.values()):
-        which = (
-            f"over seeds {_listed(best_seeds)}, which all methods have" if best_seeds else "not told: no seed is in all"
-        )
-        warn(f"for how many clients each method is the best is {which}")
+        over = f"seed{'s' * (len(best_seeds) > 1)} {_listed(best_seeds)}, which all methods have"
+        warn(f"'best for' is {f'counted over {over}' if best_seeds else 'left out: no seed is common to all methods'}")
     best = _best(runs, best_seeds, info)
     every = [clients for by_seed in runs.values() for clients in by_seed.values()]
     return Comparison(

@@ -56,7 +56,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with runs that are
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace runs that are there.")]
 Out = Annotated[Path, typer.Option("--out", help="Where records go: OUT/<task>/<row>/<seed>.")]
 PlanOnly = Annotated[
-    bool, typer.Option("--plan", help="List the runs, which are done, and the time left; run nothing.")
+    bool, typer.Option("--plan", help="List the runs, how far each of them is and the time left; run nothing.")
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that share out the cores, each running cells of its own.")]
 TensorBoard = Annotated[

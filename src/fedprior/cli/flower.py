@@ -69,7 +69,7 @@ def check(
     if root_certificates is not None:
         print_line(f"certificate: {look.check_certificate(root_certificates, superlink)}")
     elif superlink is not None:
-        raise FedpriorError("--superlink is tried with --root-certificates, by which it must be known")
+        raise FedpriorError("--superlink needs --root-certificates: the connection is checked against that certificate")
 
 
 @flower.command()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fedprior.data.columns import Table
     from fedprior.models.saved import Predictor
 
+PREDICTION = "prediction"  # the column that is added
+
 
 @app.command()
 def predict(
@@ -48,7 +50,7 @@ def predict(
     predictor = load(model)
     table = _read(data, predictor, array)
     chosen = predictor.predict(table.x)
-    columns: dict[str, list[Any]] = {**table.others, _free("prediction", table): chosen.tolist()}
+    columns: dict[str, list[Any]] = {**table.others, _free(PREDICTION, table): chosen.tolist()}
     if probabilities:
         each = predictor.predict_proba(table.x)
         columns |= {_free(f"p({name})", table): each[:, k].tolist() for k, name in enumerate(predictor.classes)}
@@ -79,8 +81,13 @@ def _read(data: Path, predictor: Predictor, array: str | None) -> Table:
     if array is not None or columns is None:
         return read_features(data, [array or "x"])
     table = read_features(data, columns, keep=None)
-    if odd := [name for name in ("", "prediction") if name in table.others]:
-        warn(f"{data.name} has a column called {odd[0]!r} already")
+    if "" in table.others:
+        warn(f"{data.name} has a column without a name; it is kept as it is")
+    if PREDICTION in table.others:
+        warn(
+            f"{data.name} has a column '{PREDICTION}' already; it is kept as it is, and the model's predictions are in "
+            f"'{_free(PREDICTION, table)}'"
+        )
     return table
 
 

@@ -53,8 +53,8 @@ def reproduce(
     methods: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only the rows of these methods, and Local: mh-released is the row that tables call mh, and mh the same in "
-            "the paper's order of steps; an unknown name prints the valid ones."
+            help="Only the rows of these methods, and Local. `mh-released` selects the row that the tables call mh; `mh` is "
+            "the same method with its steps in the paper's order. An unknown name prints the valid ones."
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs per row: seeds 0, 1, ... (default: each task's).")] = None,

@@ -48,9 +48,9 @@ def run(
         str | None,
         typer.Option(
             metavar="KIND=N",
-            help="Compare at equal cost: each method gets as many rounds as take N of what KIND says. gradients: those of a "
-            "client that trains in every round. total_gradients: those of the whole federation, so that who trains counts. "
-            "megabytes: sent, both ways. (A Hessian-vector product counts as two gradients.)",
+            help="Compare at equal cost: each method runs for as many rounds as N allows. KIND is gradients (of one client "
+            "that trains in every round), total_gradients (of the whole federation) or megabytes (sent, both ways). A "
+            "Hessian-vector product counts as two gradients.",
         ),
     ] = None,
     new_clients: Annotated[

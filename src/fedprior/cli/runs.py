@@ -22,7 +22,7 @@ def runs(
 ) -> None:
     """List runs: finished, running (by whom), stopped, diverged, damaged, or interrupted.
 
-    Of an interrupted run, the process ended without recording why.
+    A run is interrupted if its process ended without recording why.
     """
     from fedprior.records.runs import find_runs
     from fedprior.report.tables import Table

@@ -143,7 +143,7 @@ def _run_rows(
 
 
 def footnotes(body: Iterable[Line], grads: int) -> list[str]:
-    """Footnotes for the rows shown; ``grads`` is the column of what a round costs."""
+    """Footnotes for the rows shown; ``grads`` is the column of gradients."""
     rows = list(body)
     models = {line[1] for line in rows}
     notes = ["h: Hessian-vector products"] if any("h" in line[grads] for line in rows) else []

@@ -155,6 +155,8 @@ def support_words(support: Support | None) -> list[str]:
     ...     print(text)
     worst 10%: 2 of 20 clients, 31 test samples, one of them up to 3.3 points
     2 clients have under 20: for these, one sample is worth more than 5 points
+    >>> support_words(Support([15, *[30] * 9], 1, (15, 15), 6.667))[1]
+    '1 client has fewer than 20 test samples: for it, one sample is worth more than 5 points'
     """
     if support is None:
         return []
@@ -163,8 +165,9 @@ def support_words(support: Support | None) -> list[str]:
     one = "" if support.one_sample is None else f", one of them up to {support.one_sample:.1f} points"
     texts = [f"worst 10%: {support.worst} of {len(support.samples)} clients, {samples}{one}"]
     if support.few and support.one_sample is not None:
-        few = f"{support.few} client{'s have' if support.few > 1 else ' has'} under {FEW}"
-        texts.append(f"{few}: for these, one sample is worth more than 5 points")
+        several = f"{support.few} clients have under {FEW}: for these"
+        few = several if support.few > 1 else f"1 client has fewer than {FEW} test samples: for it"
+        texts.append(f"{few}, one sample is worth more than 5 points")
     return texts
 
 

@@ -25,6 +25,19 @@ def test_version_and_help() -> None:
     assert "[settings]" in shown
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (("run",), "A task (see `fedprior tasks`)"),
+        (("table",), "Folders with runs."),
+        (("reproduce",), "without a name, all are listed"),
+        (("flower", "init"), "its name is the project's"),
+    ],
+)
+def test_the_help_says_what_arguments_are(command: tuple[str, ...], text: str) -> None:
+    assert text in fedprior(*command, "--help", columns=200).out
+
+
 def test_the_package_is_a_program_too() -> None:
     told = subprocess.run([sys.executable, "-m", "fedprior", "--version"], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == fp.__version__

@@ -24,6 +24,13 @@ def test_without_a_name_all_are_listed() -> None:
     listed = fedprior("reproduce", columns=200)
     assert listed.code == 0
     assert all(name in listed.out for name in ARTEFACTS)
+    assert "fedprior reproduce NAME" in listed.out
+    lines = fedprior("reproduce").out.splitlines()  # one table on a usual terminal, every text below its heading
+    assert max(map(len, lines)) <= 80
+    head = next(line for line in lines if line.split()[0] == "name")
+    rows = [next(line for line in lines if line.split()[:1] == [name]) for name in ARTEFACTS]
+    for place in (head.index("what it is"), head.index("in the paper")):
+        assert all(row[place - 2 : place] == "  " != row[place : place + 2] for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import click
 import typer
+import typer.core
+import typer.main
 from rich.console import Console
 from rich.text import Text
 
@@ -29,6 +31,17 @@ app = typer.Typer(
 )
 out, err = Console(), Console(stderr=True)
 STOPPED = 130  # the exit code after Ctrl-C
+
+
+class _Argument(typer.core.TyperArgument):
+    """An argument that keeps its help: typer < 0.21 gives it away to click >= 8.5, which then takes it for none."""
+
+    def __init__(self, *, help: str | None = None, **more: Any):
+        super().__init__(help=help, **more)
+        self.help = help
+
+
+typer.main.TyperArgument = _Argument  # type: ignore[misc]
 
 TaskName = Annotated[
     str, typer.Argument(metavar="TASK", help="A task (see `fedprior tasks`) or a TOML file of your own.")

@@ -44,7 +44,8 @@ GUESSED = f"{RECORDED}, or else guessed from the gradients that it takes and mh'
 @app.command()
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A table or figure of the paper; without it, they are listed.")
+        str | None,
+        typer.Argument(metavar="NAME", help="A table or figure of the paper; without a name, all are listed."),
     ] = None,
     tasks: Annotated[
         list[str] | None,
@@ -59,13 +60,24 @@ def reproduce(
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs per row: seeds 0, 1, ... (default: each task's).")] = None,
     rounds: Rounds = None,
-    quick: Annotated[bool, typer.Option("--quick", help="On the embedded digits, in under two minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use the embedded digits and few rounds: done in under two minutes.")
+    ] = False,
     tuned: Annotated[
-        bool, typer.Option("--tuned", help="table1 with everyone tuned on validation, in OUT/tuned.")
+        bool,
+        typer.Option(
+            "--tuned",
+            help="For table1: every row is the best of eight trials on validation samples. All goes to OUT/tuned.",
+        ),
     ] = False,
     out: Annotated[Path, typer.Option("--out", help="Where records, tables and figures go.")] = Path("reproduction"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Accepted, but not needed: this command always goes on with what is there.")
+        bool,
+        typer.Option(
+            "--resume",
+            show_default=False,
+            help="Accepted, but not needed: this command always goes on with what is there.",
+        ),
     ] = True,
     plan: PlanOnly = False,
     workers: Workers = 1,
@@ -73,10 +85,18 @@ def reproduce(
     """Reproduce a table or figure of the paper, with the published values beside the measured ones.
 
     What was trained before is used again, whichever table it was trained for:
-    stop at any time and repeat the command. Cells go to OUT/cells, digests of those
-    that are done to OUT/records, which are small and stand in for cells elsewhere; the
-    tables and figures go to OUT/NAME, beside CSV files of the numbers in them.
-    With --tuned, every row of table1 is the best of eight trials on validation samples.
+    stop at any time and repeat the command to go on.
+
+    OUT/NAME holds the table or figure, and its numbers as CSV files. OUT/cells
+    holds all runs. OUT/records holds digests of those that are done: they are
+    small and stand in for the runs on another machine.
+
+    Examples:
+
+      fedprior reproduce table1 --quick
+      fedprior reproduce table1 --plan
+      fedprior reproduce table1 --tasks mnist-mclr-released,fmnist-mclr
+      fedprior reproduce ablation --methods mh-released,lg-released --seeds 5
     """
     from fedprior.records.schema import Status
     from fedprior.reproduce.paper import run
@@ -150,10 +170,13 @@ def _list() -> None:
     from fedprior.reproduce.paper.artefact import ARTEFACTS
 
     body = tuple((name, artefact.about, artefact.where) for name, artefact in ARTEFACTS.items())
-    print_table(Table("artefacts", "fedprior reproduce NAME --plan tells how long one takes", _HEAD, body, left=3))
-
-
-_HEAD = ("name", "what it is", "in the paper")
+    print_table(Table("the paper's tables and figures", "", ("name", "what it is", "in the paper"), body, 1, remarks=2))
+    print_line(
+        "\n"
+        "To make one:                  fedprior reproduce NAME\n"
+        "To see how long it takes:     fedprior reproduce NAME --plan\n"
+        "To try it on a small scale:   fedprior reproduce NAME --quick"
+    )
 
 
 def _train(

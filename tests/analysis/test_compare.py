@@ -13,7 +13,8 @@ from scipy import stats
 
 from analysis.handmade import CLASS_ACCURACY, MACRO_F1, evaluated, record, rows
 from fedprior.analysis.compare import Comparison, Difference, Interval, compare
-from fedprior.analysis.summary import group, summarize
+from fedprior.analysis.grouping import group
+from fedprior.analysis.summary import summarize
 from fedprior.engine.coherence import GCE
 from fedprior.errors import FedpriorError
 from fedprior.records.schema import ACCURACY, NLL, ClientRow, RunRecord, Status

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from analysis.handmade import CLASS_ACCURACY, COST, MACRO_F1, both_models, record, rows
+from fedprior.analysis.grouping import group
 from fedprior.analysis.summary import (
     facts,
-    group,
     measured_columns,
     models_of,
     number_of,

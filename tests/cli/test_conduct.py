@@ -99,6 +99,6 @@ def test_ctrl_c_elsewhere_gives_no_advice(tmp_path: Path, monkeypatch: pytest.Mo
     def interrupt(folder: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedprior.records.runs.find_runs", interrupt)
+    monkeypatch.setattr("fedprior.analysis.grouping.find_runs", interrupt)
     done = fedprior("runs", tmp_path)
     assert (done.code, "--resume" in done.err) == (130, False)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedprior.errors import FedpriorError
-from fedprior.records.runs import find_runs
+from fedprior.records.runs import RunFolder, find_runs
 from fedprior.records.sameness import differences
 from fedprior.records.schema import RunRecord, Status
 
@@ -31,11 +31,15 @@ def read(folders: Iterable[str | Path]) -> list[RunRecord]:
     """All runs recorded at or below the folders."""
     records: list[RunRecord] = []
     for folder in folders:
-        runs = find_runs(Path(folder))
-        if not runs:
-            raise FedpriorError(f"no runs at or below {folder}; a run's folder holds config.json and metrics.csv")
-        records += [run.record() for run in runs]
+        records += [run.record() for run in runs_below(Path(folder))]
     return records
+
+
+def runs_below(folder: Path) -> list[RunFolder]:
+    """The runs at or below a folder, of which there must be some."""
+    if not (runs := find_runs(folder)):
+        raise FedpriorError(f"no runs at or below {folder}; a run's folder holds config.json and metrics.csv")
+    return runs
 
 
 def group(

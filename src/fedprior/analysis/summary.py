@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from fedprior.analysis.changes import Apart, common_changes
-from fedprior.analysis.grouping import Seeds, group, read
+from fedprior.analysis.grouping import Seeds
 from fedprior.analysis.series import (
     MORE_MODELS,
     ROUNDS,
@@ -26,22 +26,6 @@ from fedprior.analysis.series import (
 from fedprior.errors import FedpriorError, unknown
 from fedprior.records.schema import AVERAGES, NEWCOMERS, MetricInfo, RunRecord, Status
 from fedprior.records.spending import BYTES, megabytes_sent, spending
-
-__all__ = [
-    "Number",
-    "OverTasks",
-    "TaskRow",
-    "facts",
-    "group",
-    "measured_columns",
-    "models_of",
-    "number_of",
-    "over_seeds",
-    "over_tasks",
-    "read",
-    "summarize",
-]
-
 
 ROUNDING = 1e-5  # what two programs may differ by in one model's numbers, those in percent included
 BOTH = {SCORED_MODELS: "both", NEWCOMERS: "newcomer-both"}  # what two models are called that are one

@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 out, err = Console(), Console(stderr=True)
 STOPPED = 130  # the exit code after Ctrl-C
+GO_ON = "the same command goes on from here"
 
 
 class _Argument(typer.core.TyperArgument):
@@ -41,7 +42,7 @@ class _Argument(typer.core.TyperArgument):
         self.help = help
 
 
-typer.main.TyperArgument = _Argument  # type: ignore[misc]
+typer.main.TyperArgument = _Argument  # type: ignore[attr-defined]
 
 TaskName = Annotated[
     str, typer.Argument(metavar="TASK", help="A task (see `fedprior tasks`) or a TOML file of your own.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedprior.cli.app import (
+    GO_ON,
     PlanOnly,
     Rounds,
     Workers,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from fedprior.study.study import Study
     from fedprior.study.trial import Progress
 
-GO_ON = "the same command goes on from here"
 GUESSED = f"{RECORDED}, or else guessed from the gradients that it takes and mh's time on two cores"
 
 

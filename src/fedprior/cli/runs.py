@@ -24,12 +24,10 @@ def runs(
 
     A run is interrupted if its process ended without recording why.
     """
-    from fedprior.records.runs import find_runs
+    from fedprior.analysis.grouping import runs_below
     from fedprior.report.tables import Table
 
-    rows = [_standing(run, folder) for run in find_runs(folder)]
-    if not rows:
-        raise FedpriorError(f"no runs at or below {folder}; a run's folder holds config.json and metrics.csv")
+    rows = [_standing(run, folder) for run in runs_below(folder)]
     if as_json:
         sys.stdout.write(json_text(rows))
         return

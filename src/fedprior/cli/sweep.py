@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedprior.cli.app import (
+    GO_ON,
     Json,
     Rounds,
     Settings,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from fedprior.study.cells import Cell
     from fedprior.study.sweep import Sweep
     from fedprior.study.trial import Progress
-
-GO_ON = "the same command goes on from here"
 
 
 @app.command()

@@ -87,7 +87,7 @@ class Ablation(Artefact):
 
     name = "ablation"
     about = "mh without the memory, without the loss gradient, and without both"
-    where = "table 2, line 411; the variant: appendix, line 830"
+    where = "table 2; the variant: appendix"
 
     def studies(self, request: Request) -> list[Study]:
         """The rows of both orders."""

@@ -48,7 +48,7 @@ class Aggregation(Artefact):
 
     name = "aggregation"
     about = "the global model of mh on the global test, against the number of clients that are aggregated"
-    where = "table 3, line 457; appendix, line 1030"
+    where = "table 3; appendix"
 
     def studies(self, request: Request) -> list[Study]:
         """mh on each task with each S."""

@@ -1,4 +1,7 @@
-"""What an artefact of the paper is, how one is asked for, and the table of their names."""
+"""What an artefact of the paper is, how one is asked for, and the table of their names.
+
+Numbers in parentheses, such as (365), are lines of the paper's LaTeX source, here and in the files beside this one.
+"""
 
 from __future__ import annotations
 

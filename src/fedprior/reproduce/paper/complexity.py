@@ -195,7 +195,7 @@ class Complexity(Artefact):
 
     name = "complexity"
     about = "measured time and memory of a round against N, R, K and M, and the table of Bregman generators"
-    where = "appendix, tables at lines 655 and 730"
+    where = "appendix, tables of complexity and of generators"
 
     def studies(self, request: Request) -> list[Study]:
         """Nothing is trained to an end."""

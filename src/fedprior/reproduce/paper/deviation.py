@@ -102,7 +102,7 @@ class Deviation(Artefact):
 
     name = "deviation"
     about = "the first client's loss on each class against the mean over clients, on the global and its local test"
-    where = "figure 3, line 502; appendix, lines 804 and 984"
+    where = "figure 3; appendix"
     models = True
 
     def studies(self, request: Request) -> list[Study]:

@@ -81,7 +81,7 @@ class Distribution(Artefact):
 
     name = "distribution"
     about = "who holds how many samples of which class, for each dataset and for the Dirichlet settings"
-    where = "appendix, figures at lines 878 and 1036"
+    where = "appendix, figures of the distributions"
 
     def studies(self, request: Request) -> list[Study]:
         """Nothing is trained."""

@@ -114,7 +114,7 @@ class GCE(Artefact):
 
     name = "gce"
     about = "how coherent the clients' envelope gradients are in each round, with and without a personalized prior"
-    where = "figure 2, line 439"
+    where = "figure 2"
 
     def studies(self, request: Request) -> list[Study]:
         """The rows with their coherence recorded in every round."""

@@ -88,7 +88,7 @@ class Heterogeneity(Artefact):
 
     name = "heterogeneity"
     about = "accuracy against label skew (Dirichlet), with one local step and all clients aggregated"
-    where = "table 4, line 476; appendix, line 1032"
+    where = "table 4; appendix"
 
     def studies(self, request: Request) -> list[Study]:
         """Every row at every alpha, looked at in every early round, and trained properly."""

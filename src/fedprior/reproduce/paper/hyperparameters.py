@@ -107,7 +107,7 @@ class Hyperparameters(Artefact):
 
     name = "hyperparameters"
     about = "the accuracy of mh's global and personal models against lambda and eta, and what doubled steps do"
-    where = "appendix, figures at lines 914-980; line 534"
+    where = "appendix, figures of lambda and eta; Limitations"
 
     def studies(self, request: Request) -> list[Study]:
         """The grids, and the rows with doubled steps."""

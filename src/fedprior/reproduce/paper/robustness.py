@@ -45,7 +45,7 @@ class Robustness(Artefact):
 
     name = "robustness"
     about = "personal models where half as many clients are aggregated, for FedPAC, pFedHN, FedFomo, Ditto and mh"
-    where = "appendix, line 1066"
+    where = "appendix, table of further baselines"
 
     def studies(self, request: Request) -> list[Study]:
         """Every row with S and with half of it."""

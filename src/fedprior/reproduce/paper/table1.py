@@ -39,7 +39,7 @@ class Table1(Artefact):
 
     name = "table1"
     about = "all methods on all tasks, with their learning curves"
-    where = "table 1, line 365"
+    where = "table 1"
 
     def studies(self, request: Request) -> list[Study]:
         """Every row on every task, as far as the budget goes."""

@@ -21,6 +21,7 @@ from fedprior.records.schema import Status
 from flower.example import Deployment, Stop, killing, samples, simulated
 
 
+@pytest.mark.slow
 def test_the_global_model_is_the_one_that_was_scored(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, "fedavg", rounds=2, model="dnn")
     run = deployment.run()

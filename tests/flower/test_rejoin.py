@@ -49,7 +49,7 @@ from flower.example import (
 )
 
 B = 1  # the site that loses its state
-ROWS = [f"{name}:M=2" if name == "fedfomo" else name for name in METHODS if name not in ("ditto", "scaffold")]
+ROWS = [f"{name}:M=2" if name == "fedfomo" else name for name in METHODS if name != "scaffold"]
 
 
 def with_tamper(deployment: Deployment, tamper: Tamper) -> list[Node]:
@@ -89,8 +89,8 @@ def joined(trial: Trial, state: Any) -> Any:
     return program.engine.placement.from_host(host._replace(clients=clients, cursor=cursor))
 
 
-@pytest.mark.bits
-@pytest.mark.parametrize("name", ["ditto", *(pytest.param(name, marks=pytest.mark.slow) for name in ROWS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
 def test_a_site_comes_back_as_a_newcomer(tmp_path: Path, name: str) -> None:
     """The run ends as a simulation in which one client's state is replaced by that of a newcomer."""
     model = "dnn" if name == "fedpac" else "mclr"

@@ -41,7 +41,6 @@ KINDS = ("fedavg", "mh-released", "scaffold", "fedem", "pfedhn")
 QUICK = [pair for pair in DEFAULT if pair[0] in KINDS]
 REST = [pair for pair in DEFAULT + OTHER if pair not in QUICK]
 CASES = cases(QUICK) + cases(REST, pytest.mark.slow)
-ODD_REST = [pair for pair in QUICK + REST if pair != ("fedem", "sampled")]
 FEW = [pair for pair in DEFAULT if pair[0] in ("fedavg", "mh-released")]
 DEVICES = cases([*FEW, ("scaffold", "sampled")])
 DEVICES += cases([pair for pair in QUICK + REST if pair not in [case.values for case in DEVICES]], pytest.mark.slow)
@@ -92,7 +91,7 @@ def test_mapped_over_clients_is_bit_equal_to_one_client_at_a_time(name: str, mod
     check_one_at_a_time(engine(name, mode), 3)
 
 
-@pytest.mark.parametrize(("name", "mode"), cases([("fedem", "sampled")]) + cases(ODD_REST, pytest.mark.slow))
+@pytest.mark.parametrize(("name", "mode"), cases(QUICK + REST, pytest.mark.slow))
 def test_so_it_is_for_other_shapes_and_more_rounds(name: str, mode: str) -> None:
     check_one_at_a_time(odd_engine(name, mode), 6)
 

@@ -113,20 +113,16 @@ def test_a_browser_that_goes_away_is_not_told_of(capsys: pytest.CaptureFixture[s
     assert "went away" not in told
 
 
-def hears_ctrl_c() -> None:
-    """What runs in the background of a script ignores Ctrl-C, and so do the processes that it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:
-    code = "import fedprior.cli; fedprior.cli.main()"
+    # What a script runs in the background ignores Ctrl-C, and so do the processes that it starts.
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{hears}; import fedprior.cli; fedprior.cli.main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "watch", str(tmp_path), "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"},
-        preexec_fn=hears_ctrl_c,
     )
     assert process.stdout is not None
     line = process.stdout.readline()

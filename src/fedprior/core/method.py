@@ -49,7 +49,7 @@ class Method(eqx.Module):
     paper: ClassVar[str] = ""  # the citation
     cites: ClassVar[str] = ""  # its key in methods/references.bib
     objective: ClassVar[str] = ""  # what is solved, as LaTeX; the module's docstring has the steps that solve it
-    revision: ClassVar[int] = 1  # raised when the update changes: a run of another revision is not gone on with
+    revision: ClassVar[int] = 1  # raised when the update changes: a run of another revision is not resumed
     no_return: ClassVar[str] = ""  # why a client whose state is lost cannot come back as a newcomer; "": it can
     weighted: ClassVar[bool] = True  # whether ``merge`` looks at its weights: the protocol's, by samples or uniform
     wrapper_defaults: ClassVar[Mapping[str, Any]] = {}  # settings of wrappers that fit this method better than theirs

@@ -5,7 +5,7 @@
         metrics.csv      round, model, data, average, and a column per metric
         clients.csv      round, model, data, client, samples, and a column per metric: every client's own values
         times.csv        round, seconds of training, seconds of evaluation
-        provenance.json  when, by which command and by which version the run was begun, and gone on with
+        provenance.json  when, by which command and by which version the run was begun and resumed
         label_counts.json   how many samples of each class each client has, unless that is left out
         status.json      running, stopped, diverged or finished, and the round
         checkpoints/     the newest two states and, with validation samples, that of the best round (safetensors)

@@ -96,7 +96,7 @@ class Times(NamedTuple):
 
 
 class Session(NamedTuple):
-    """When and how a run was begun, or gone on with."""
+    """When and how a run was begun or resumed."""
 
     begun: str  # UTC, as ISO 8601 says
     ended: str | None  # None: it goes on, or ended without a word

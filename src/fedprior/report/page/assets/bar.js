@@ -2,7 +2,7 @@
 
 const MODEL_WORDS = { personal: "personal", global: "global", newcomer: "of newcomers", "newcomer-global": "global, on newcomers" };
 const DATA_WORDS = { own: "own test", pooled: "pooled test" };
-const ROUND_WORDS = { last: "last", last10: "mean of the last 10", validation: "best on validation", best: "best on test (optimistic)" };
+const ROUND_WORDS = { last: "last", last10: "mean of the last, at most 10", validation: "best on validation", best: "best on test (optimistic)" };
 
 /** A choice that the task can show, as near as may be to the one that was made. */
 function settled(task, choice) {

@@ -63,11 +63,7 @@ def test_a_budget_gives_each_method_its_own_rounds(tmp_path: Path) -> None:
     again = fedprior(*BUDGET, "--budget", "gradients=280", "--json", "--resume", "--out", tmp_path)
     assert again.out == outcome.out
     before = contents(tmp_path)
-    refused(
-        fedprior(*BUDGET, "--budget", "gradients=900", "--resume", "--out", tmp_path),
-        "other settings",
-        "budget.gradients: 280 then, 900 now",
-    )
+    refused(fedprior(*BUDGET, "--budget", "megabytes=1", "--resume", "--out", tmp_path), "other settings", "budget")
     assert contents(tmp_path) == before
     # A run of as many rounds for all is not of the same experiment.
     shutil.copytree(tmp_path / "digits-mclr" / "fedavg", tmp_path / "digits-mclr" / "plain")

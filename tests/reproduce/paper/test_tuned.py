@@ -77,7 +77,7 @@ def test_quick(tmp_path: Path) -> None:
     outcome = fedprior(*ASKED, "--out", tmp_path)
     assert outcome.code == 0, outcome.err
     folder = tmp_path / "quick" / "tuned"
-    assert {path.name for path in folder.iterdir()} == {"reproduction.json", "cells", "table1"}
+    assert {path.name for path in folder.iterdir()} == {"reproduction.json", "cells", "records", "table1"}
     text = (folder / "table1" / "table1.md").read_text()
     assert text.count("everyone tuned on validation, 8 trials each") == 2
     assert "[" not in text.replace("[ ]", "")

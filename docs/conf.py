@@ -36,7 +36,7 @@ extensions = [
     "notebooks",
     "promises",
 ]
-exclude_patterns = ["_ext", "conf.py", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_ext", "conf.py", "**/.ipynb_checkpoints", "reproduction/*/*"]
 
 # -- pages and notebooks ---------------------------------------------------------------------------------------------------
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

@@ -34,9 +34,14 @@ from fedprior.wrappers import WRAPPERS
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 GENERATED = ("cards", "reference/commands.md", "reference/changelog.md")  # written when the site is built
+TABLES = "reproduction/table1/"  # written by `fedprior reproduce`, beside the page that tells of them
 PAGES = [
     ROOT / "README.md",
-    *(page for page in sorted(DOCS.rglob("*.md")) if not page.relative_to(DOCS).as_posix().startswith(GENERATED)),
+    *(
+        page
+        for page in sorted(DOCS.rglob("*.md"))
+        if not page.relative_to(DOCS).as_posix().startswith((*GENERATED, TABLES))
+    ),
 ]
 NOTEBOOKS = sorted([*DOCS.glob("which-method.py"), *DOCS.glob("ideas/*.py"), *DOCS.glob("gallery/*.py")])
 REGISTRIES: list[Registry[Any]] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import fedprior
 
@@ -52,6 +53,7 @@ nb_merge_streams = True
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True  # as they are written: a lambda says more than its address
 autodoc_default_options = {"members": True}
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
@@ -78,3 +80,13 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_sidebars: dict[str, list[str]] = {"index": [], "start": [], "which-method": []}
+
+
+def skip_field(app: Sphinx, what: str, name: str, found: Any, skip: bool, options: object) -> bool | None:
+    """Leave out a NamedTuple's field that says no more than its place: the signature above it lists them all."""
+    return True if str(getattr(found, "__doc__", "")).startswith("Alias for field number") else None
+
+
+def setup(app: Sphinx) -> None:
+    """What this site alone needs."""
+    app.connect("autodoc-skip-member", skip_field)

@@ -11,7 +11,7 @@ from fedprior.cli.app import app, err, json_text, print_line, print_table
 from fedprior.cli.progress import progress
 
 if TYPE_CHECKING:
-    from fedprior.reproduce.rate import Table
+    from fedprior.reproduce.theorems.rate import Table
 
 TITLES = {  # of the tables that are printed; the rest is in theory.json
     "slopes": "Theorem 1: slopes on log-log axes, their 95 % intervals over seeds, the slope of the proof's bound, and "
@@ -38,8 +38,8 @@ def theory(
     import jax
 
     from fedprior.files import write_text
-    from fedprior.reproduce import pictures
-    from fedprior.reproduce import theory as numbers
+    from fedprior.reproduce.theorems import measure as numbers
+    from fedprior.reproduce.theorems import pictures
 
     with jax.enable_x64(True), progress() as bars:
         part = bars.add_task("theory", total=1, remark="")

@@ -25,7 +25,7 @@ from fedprior.reproduce.paper.artefact import Artefact, Request
 from fedprior.reproduce.paper.drawing import WIDTH, dress, legend_below, refuse, styles, write_captioned, write_values
 from fedprior.reproduce.paper.generators import generators
 from fedprior.reproduce.paper.writing import write_tables
-from fedprior.reproduce.slopes import Slope, slope_of
+from fedprior.reproduce.theorems.slopes import Slope, slope_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

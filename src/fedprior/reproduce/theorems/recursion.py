@@ -21,7 +21,7 @@ from jax import Array, lax
 
 from fedprior.core.random import Purpose, key_for
 from fedprior.engine.selection import uniform
-from fedprior.reproduce.convex import D, Setting
+from fedprior.reproduce.theorems.convex import D, Setting
 
 
 class Ends(NamedTuple):

@@ -8,9 +8,9 @@ import pytest
 
 from fedprior.engine.engine import Engine
 from fedprior.methods import make
-from fedprior.reproduce.bounds import sampling
-from fedprior.reproduce.convex import D, Quadratic, Setting, logistic, quadratic
-from fedprior.reproduce.recursion import runner
+from fedprior.reproduce.theorems.bounds import sampling
+from fedprior.reproduce.theorems.convex import D, Quadratic, Setting, logistic, quadratic
+from fedprior.reproduce.theorems.recursion import runner
 from fedprior.wrappers.relaxation import relax
 
 

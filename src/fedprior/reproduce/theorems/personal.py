@@ -27,9 +27,9 @@ from fedprior.core.method import at_values
 from fedprior.core.vectors import Vector
 from fedprior.engine.engine import Engine
 from fedprior.methods import make
-from fedprior.reproduce.bounds import Conditions, local_error
-from fedprior.reproduce.convex import Quadratic, Setting, quadratic
-from fedprior.reproduce.rate import Table, Watch
+from fedprior.reproduce.theorems.bounds import Conditions, local_error
+from fedprior.reproduce.theorems.convex import Quadratic, Setting, quadratic
+from fedprior.reproduce.theorems.rate import Table, Watch
 
 MEANS = ("lg", "meg", "mh")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedprior.reproduce.slopes import slope_of
+from fedprior.reproduce.theorems.slopes import slope_of
 
 X = np.array([1.0, 4.0, 16.0, 64.0])
 

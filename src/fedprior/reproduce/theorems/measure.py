@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedprior.reproduce.bounds import Conditions
-from fedprior.reproduce.convex import D, Setting, logistic, quadratic
-from fedprior.reproduce.personal import deviation, limits, meta_steps, radius
-from fedprior.reproduce.rate import QUICK, Curve, Plan, Table, Watch, by_beta, by_clients, by_rounds, slopes
-from fedprior.reproduce.recursion import runner
+from fedprior.reproduce.theorems.bounds import Conditions
+from fedprior.reproduce.theorems.convex import D, Setting, logistic, quadratic
+from fedprior.reproduce.theorems.personal import deviation, limits, meta_steps, radius
+from fedprior.reproduce.theorems.rate import QUICK, Curve, Plan, Table, Watch, by_beta, by_clients, by_rounds, slopes
+from fedprior.reproduce.theorems.recursion import runner
 
 R = 2  # local steps where the step varies
 LARGER = (0.2, 0.5, 0.8)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from fedprior.reproduce.pictures import radius, rate, step
-from fedprior.reproduce.rate import Curve
-from fedprior.reproduce.theory import Measured
+from fedprior.reproduce.theorems.measure import Measured
+from fedprior.reproduce.theorems.pictures import radius, rate, step
+from fedprior.reproduce.theorems.rate import Curve
 
 X = np.array([100.0, 400.0, 1600.0])
 

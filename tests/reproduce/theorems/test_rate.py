@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from fedprior.reproduce.convex import D, quadratic
-from fedprior.reproduce.rate import Curve, Plan, Point, by_clients, by_rounds, measure, slopes
+from fedprior.reproduce.theorems.convex import D, quadratic
+from fedprior.reproduce.theorems.rate import Curve, Plan, Point, by_clients, by_rounds, measure, slopes
 
 
 def test_every_step_of_the_full_plan_is_inside_the_conditions() -> None:

@@ -11,7 +11,7 @@ from scipy import optimize
 
 from fedprior.core.batch import Batch
 from fedprior.core.vectors import Vector
-from fedprior.reproduce.convex import KINDS, D, Setting, logistic, quadratic
+from fedprior.reproduce.theorems.convex import KINDS, D, Setting, logistic, quadratic
 
 
 def loss(setting: Setting, i: Array, w: Array) -> Array:

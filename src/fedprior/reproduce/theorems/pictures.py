@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedprior.report.canvas import COLORS, new_figure, save
-from fedprior.reproduce.convex import quadratic
-from fedprior.reproduce.rate import Curve, Table
-from fedprior.reproduce.theory import Measured, R, conditions
+from fedprior.reproduce.theorems.convex import quadratic
+from fedprior.reproduce.theorems.measure import Measured, R, conditions
+from fedprior.reproduce.theorems.rate import Curve, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from fedprior.reproduce.bounds import Conditions, Noise, error_bound
-from fedprior.reproduce.convex import D, Setting, logistic, quadratic
-from fedprior.reproduce.recursion import runner
-from fedprior.reproduce.slopes import Slope, slope_of
+from fedprior.reproduce.theorems.bounds import Conditions, Noise, error_bound
+from fedprior.reproduce.theorems.convex import D, Setting, logistic, quadratic
+from fedprior.reproduce.theorems.recursion import runner
+from fedprior.reproduce.theorems.slopes import Slope, slope_of
 
 Table = list[dict[str, Any]]
 Watch = Callable[[str], None]  # told what is being measured

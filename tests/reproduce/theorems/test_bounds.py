@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from fedprior.reproduce.bounds import Conditions, Noise, error_bound, local_error, sampling
+from fedprior.reproduce.theorems.bounds import Conditions, Noise, error_bound, local_error, sampling
 
 
 def test_the_step_bound_by_hand() -> None:

@@ -12,9 +12,9 @@ from jax import Array
 from fedprior.core.vectors import Vector
 from fedprior.engine.engine import Engine
 from fedprior.methods import make
-from fedprior.reproduce.bounds import Conditions
-from fedprior.reproduce.convex import KINDS, D, RidgeQuadratic, logistic, quadratic
-from fedprior.reproduce.personal import Strategy, deviation, farthest, limits, personal
+from fedprior.reproduce.theorems.bounds import Conditions
+from fedprior.reproduce.theorems.convex import KINDS, D, RidgeQuadratic, logistic, quadratic
+from fedprior.reproduce.theorems.personal import Strategy, deviation, farthest, limits, personal
 
 LAM, ETA = 20.0, 0.04
 

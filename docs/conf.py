@@ -6,7 +6,6 @@ import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from typing import Any
 
 import fedprior
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from fedprior.records.lock import LOOK, NAME, hold, holder
 CODE = """
 import sys, time
 from pathlib import Path
+from typing import Any
 from fedprior.records.lock import hold
 with hold(Path(sys.argv[1])):
     print("held", flush=True)
@@ -102,6 +104,27 @@ def test_a_folder_that_is_removed_just_now_is_made_again(tmp_path: Path, monkeyp
     with hold(tmp_path / "new"):
         assert holder(tmp_path / "new") is not None
     assert removed == ["new"]
+
+
+def test_a_folder_that_is_removed_while_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another process that leaves it between the two looks of `Path.mkdir`: it is there, and it is no folder."""
+    real, calls = Path.mkdir, list[Path]()
+
+    def mkdir(path: Path, *how: Any, **more: Any) -> None:
+        calls.append(path)
+        if len(calls) == 1:
+            raise FileExistsError(path)
+        real(path, *how, **more)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with hold(tmp_path / "new"):
+        assert holder(tmp_path / "new") is not None
+    monkeypatch.undo()
+    (tmp_path / "file").write_text("data")
+    with pytest.raises(FedpriorError, match="cannot write"), hold(tmp_path / "file"):
+        pass
 
 
 def test_within_one_process_too(tmp_path: Path) -> None:

@@ -73,10 +73,14 @@ def holder(folder: Path) -> str | None:
 def _take(path: Path) -> int | None:
     """The locked file; None if another process holds it."""
     while sys.platform != "win32":
-        path.parent.mkdir(parents=True, exist_ok=True)  # whoever made it may have left and removed it
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)  # whoever made it may have left and removed it
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except FileNotFoundError:  # it does so just now
+            continue
+        except FileExistsError:  # the same, while `mkdir` looks whether what is there is a folder; or it is none
+            if path.parent.exists() and not path.parent.is_dir():
+                raise
             continue
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

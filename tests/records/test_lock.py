@@ -123,8 +123,10 @@ def test_a_folder_that_is_removed_while_it_is_made_is_made_again(
         assert holder(tmp_path / "new") is not None
     monkeypatch.undo()
     (tmp_path / "file").write_text("data")
-    with pytest.raises(FedpriorError, match="cannot write"), hold(tmp_path / "file"):
-        pass
+    (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
+    for name in ("file", "nowhere"):
+        with pytest.raises(FedpriorError, match="cannot write"), hold(tmp_path / name):
+            pass
 
 
 def test_within_one_process_too(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def _take(path: Path) -> int | None:
         except FileNotFoundError:  # it does so just now
             continue
         except FileExistsError:  # the same, while `mkdir` looks whether what is there is a folder; or it is none
-            if path.parent.exists() and not path.parent.is_dir():
+            if os.path.lexists(path.parent) and not path.parent.is_dir():  # a link to nowhere, too
                 raise
             continue
         try:

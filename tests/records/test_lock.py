@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -115,7 +116,7 @@ def test_a_folder_that_is_removed_while_it_is_made_is_made_again(
     def mkdir(path: Path, *how: Any, **more: Any) -> None:
         calls.append(path)
         if len(calls) == 1:
-            raise FileExistsError(path)
+            raise FileExistsError(errno.EEXIST, "File exists", path)
         real(path, *how, **more)
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
@@ -124,7 +125,7 @@ def test_a_folder_that_is_removed_while_it_is_made_is_made_again(
     monkeypatch.undo()
     (tmp_path / "file").write_text("data")
     (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
-    for name in ("file", "nowhere"):
+    for name in ("file", "nowhere", "file/below", "nowhere/below"):
         with pytest.raises(FedpriorError, match="cannot write"), hold(tmp_path / name):
             pass
 

@@ -75,12 +75,13 @@ def _take(path: Path) -> int | None:
     while sys.platform != "win32":
         try:
             path.parent.mkdir(parents=True, exist_ok=True)  # whoever made it may have left and removed it
+        except FileExistsError as error:  # it does so while `mkdir` looks whether what is there is a folder
+            if os.path.lexists(error.filename) and not os.path.isdir(error.filename):
+                raise
+            continue
+        try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except FileNotFoundError:  # it does so just now
-            continue
-        except FileExistsError:  # the same, while `mkdir` looks whether what is there is a folder; or it is none
-            if os.path.lexists(path.parent) and not path.parent.is_dir():  # a link to nowhere, too
-                raise
             continue
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -40,7 +40,7 @@ extensions = [
     "notebooks",
     "promises",
 ]
-exclude_patterns = ["_ext", "conf.py", "**/.ipynb_checkpoints", "reproduction/*/*"]
+exclude_patterns = ["_ext", "conf.py", "**/.ipynb_checkpoints", "reproduction/*/**"]
 
 # -- pages and notebooks ---------------------------------------------------------------------------------------------------
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

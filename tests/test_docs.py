@@ -34,13 +34,13 @@ from fedprior.wrappers import WRAPPERS
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 GENERATED = ("cards", "reference/commands.md", "reference/changelog.md")  # written when the site is built
-TABLES = "reproduction/table1/"  # written by `fedprior reproduce`, beside the page that tells of them
+TABLES = "reproduction/*/**/*.md"  # written by `fedprior reproduce`, beside the page that tells of them
 PAGES = [
     ROOT / "README.md",
     *(
         page
-        for page in sorted(DOCS.rglob("*.md"))
-        if not page.relative_to(DOCS).as_posix().startswith((*GENERATED, TABLES))
+        for page in sorted({*DOCS.rglob("*.md")} - {*DOCS.glob(TABLES)})
+        if not page.relative_to(DOCS).as_posix().startswith(GENERATED)
     ),
 ]
 NOTEBOOKS = sorted([*DOCS.glob("which-method.py"), *DOCS.glob("ideas/*.py"), *DOCS.glob("gallery/*.py")])

@@ -20,7 +20,6 @@ from fedprior.records.lock import LOOK, NAME, hold, holder
 CODE = """
 import sys, time
 from pathlib import Path
-from typing import Any
 from fedprior.records.lock import hold
 with hold(Path(sys.argv[1])):
     print("held", flush=True)

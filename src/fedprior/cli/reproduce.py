@@ -30,6 +30,8 @@ from fedprior.cli.progress import progress as progress_of
 from fedprior.errors import FedpriorError
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from fedprior.reproduce.paper.artefact import Artefact, Request
     from fedprior.reproduce.paper.kept import Kept
     from fedprior.reproduce.paper.tuned import Tuned
@@ -142,7 +144,10 @@ def reproduce(
         say_stopped(GO_ON)
     for text in results.diverged:
         tell("diverged", "red", text)
-    for path in artefact.make(request, results, folder / name):
+    with progress_of() as bars:
+        artefact.steps = Making(bars, name).step
+        paths = artefact.make(request, results, folder / name)
+    for path in paths:
         print_line(str(path))
 
 
@@ -203,6 +208,20 @@ def _train(
             kept=kept,
             models=artefact.models,
         )
+
+
+class Making:
+    """A bar for an artefact whose tables and figures take long to make, once it tells how far it is."""
+
+    def __init__(self, bars: Display, name: str):
+        self._bars, self._name = bars, name
+        self._bar: TaskID | None = None
+
+    def step(self, done: int, of: int, what: str) -> None:
+        """Tell how far it is."""
+        if self._bar is None:
+            self._bar = self._bars.add_task(self._name, total=of, remark="")
+        self._bars.update(self._bar, completed=done, remark=what)
 
 
 class Watcher:

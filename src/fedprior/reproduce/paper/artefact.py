@@ -6,7 +6,7 @@ Numbers in parentheses, such as (365), are lines of the paper's LaTeX source, he
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -95,13 +95,22 @@ def _recorded(task: PaperTask, row: Row) -> dict[str, Any]:
     return {"gce": True} if task.coherence and row.variant in {one.variant for one in COHERENT} else {}
 
 
+Steps = Callable[[int, int, str], None]  # how many are done, of how many, and what was done last
+
+
 class Artefact(ABC):
-    """A table or figure of the paper: what must be trained for it, and how it is made of that."""
+    """A table or figure of the paper: what must be trained for it, and how it is made of that.
+
+    ``steps`` is told how far the making is, by artefacts that take long over it.
+    """
 
     name: ClassVar[str]
     about: ClassVar[str]
     where: ClassVar[str]  # in the paper
     models: ClassVar[bool] = False  # whether the models are needed, and not only what was recorded of them
+
+    def __init__(self, steps: Steps = lambda done, of, what: None) -> None:
+        self.steps = steps
 
     @abstractmethod
     def studies(self, request: Request) -> list[Study]:

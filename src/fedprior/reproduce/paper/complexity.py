@@ -10,8 +10,9 @@ clients upload, in bytes: an exact number, without noise.
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -68,6 +69,11 @@ class Plan:
     features: int
     samples: int = 40  # of a client
     tried: Mapping[str, str] = field(default_factory=lambda: {label: "".join(ORDERS[label].time) for label in ORDERS})
+
+    @property
+    def rounds(self) -> int:
+        """Of every setting; the first compiles."""
+        return 1 + self.turns * ROUNDS
 
 
 FULL = Plan(
@@ -162,8 +168,8 @@ def open_program(plan: Plan, method: str, setting: Mapping[str, int]) -> Program
     return Program(task, Variant.of(method, {**own, "participation": "all"}))
 
 
-def measure(plan: Plan, label: str) -> list[Scaling]:
-    """All settings of a method, timed in turn; the first turn compiles and does not count."""
+def measure(plan: Plan, label: str, turned: Callable[[str], None]) -> list[Scaling]:
+    """All settings of a method, timed turn by turn, each told to ``turned``; the first compiles and does not count."""
     order = ORDERS[label]
     settings: dict[tuple[tuple[str, int], ...], Setting] = {}
 
@@ -177,9 +183,10 @@ def measure(plan: Plan, label: str) -> list[Scaling]:
     table = {
         factor: [at(factor, value) for value in plan.values[factor]] for factor in plan.tried.get(label, order.time)
     }
-    for _ in range(1 + plan.turns * ROUNDS):
+    for _ in range(plan.rounds):
         for setting in settings.values():
             setting.step()
+        turned(label)
     found = []
     for factor, row in table.items():
         seconds = np.array([setting.seconds[1:] for setting in row]).reshape(len(row), plan.turns, ROUNDS).min(2).T
@@ -205,7 +212,9 @@ class Complexity(Artefact):
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """The exponents, the measured ratios as a figure and as values, and the generators."""
         plan = QUICK if request.quick else FULL
-        scalings = [scaling for label in self._labels(request, plan) for scaling in measure(plan, label)]
+        labels, scalings, turns = self._labels(request, plan), list[Scaling](), itertools.count(1)
+        for label in labels:
+            scalings += measure(plan, label, lambda what: self.steps(next(turns), len(labels) * plan.rounds, what))
         paths = write_tables(folder, self.name, [_table(plan, scalings)])
         paths += write_tables(folder, "generators", [generators()])
         paths += write_captioned(folder, self.name, draw(scalings), _caption(plan, scalings), self.name, request)

@@ -10,6 +10,7 @@ The cells are those of the table of all methods: their last states are scored ag
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -112,10 +113,17 @@ class Deviation(Artefact):
 
     def make(self, request: Request, results: Results, folder: Path) -> list[Path]:
         """For each task, in files of its own, a figure, a table of means over classes, and all values."""
-        paths, groups = list[Path](), results.groups()
-        for task in self._tasks(request):
-            variants = groups.get(task.name, {})
-            measured = [measure(row, variants[row.variant]) for row in request.rows_of(ROWS) if row.variant in variants]
+        paths, groups, done = list[Path](), results.groups(), itertools.count(1)
+        trained = [
+            (task, [row for row in request.rows_of(ROWS) if row.variant in groups.get(task.name, {})])
+            for task in self._tasks(request)
+        ]
+        of = sum(len(rows) for _, rows in trained)
+        for task, rows in trained:
+            measured = list[Measured]()
+            for row in rows:
+                measured.append(measure(row, groups[task.name][row.variant]))
+                self.steps(next(done), of, f"{task.name}, {row.label}")
             if not measured:
                 continue
             stem, text = f"{self.name}-{task.name}", _caption(task, measured)

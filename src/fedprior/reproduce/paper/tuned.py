@@ -95,6 +95,7 @@ class Tuned(Artefact):
     where = Table1.where
 
     def __init__(self) -> None:
+        super().__init__()
         self._tried: dict[tuple[str, str], Tried] = {}  # by the names of the task and of the row that is trained
         self.left_out: list[str] = []  # rows that tasks do not allow, and why; known once the trials are planned
         self._allowed: dict[str, set[str]] = {}  # rows that a task's model allows, by the task's name

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 from program import contents, fedprior, refused
 
-from fedprior.cli.reproduce import Watcher
+from fedprior.cli.progress import Lines
+from fedprior.cli.reproduce import Making, Watcher
 from fedprior.reproduce.paper.artefact import ARTEFACTS
 from fedprior.reproduce.paper.tuned import Tuned
 from fedprior.study.cells import Cell, Plan, PlannedCell
@@ -108,6 +109,15 @@ def test_a_cell_that_is_lost_is_called_what_it_is(status: str, tmp_path: Path) -
     trial: Any = SimpleNamespace(program=SimpleNamespace(rounds=2))
     Watcher(cast("Any", bars), "table1", Plan(())).watch(Cell("digits", "mh", 0, trial, tmp_path), None)
     assert shown[0].startswith(f"digits, mh, seed 0: {'diverged' if status == 'diverged' else 'failed'}, ")
+
+
+def test_what_takes_long_to_make_has_one_bar_from_its_first_step_on() -> None:
+    lines = Lines(lambda text: None)
+    making = Making(lines, "complexity")
+    assert lines.line() is None
+    making.step(1, 3, "FedEM")
+    making.step(2, 3, "mh")
+    assert str(lines.line()).endswith("complexity: 2 of 3, mh")
 
 
 @pytest.mark.parametrize("status", ["running", "finished"])

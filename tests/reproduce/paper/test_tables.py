@@ -6,8 +6,11 @@ import csv
 
 import pytest
 
+from fedprior.analysis.summary import over_seeds
 from fedprior.methods import make
-from fedprior.reproduce.paper.table1 import NOTES
+from fedprior.reproduce.paper.numbers import Entry
+from fedprior.reproduce.paper.rows import ROWS
+from fedprior.reproduce.paper.table1 import NOTES, gaps
 from fedprior.reproduce.paper.tasks import TASKS
 
 from .quick import made
@@ -37,3 +40,25 @@ def test_every_cell_is_told_with_its_budget(name: str, tmp_path_factory: pytest.
     assert {cell["full_budget"] for cell in cells} == {"the paper gives no number of rounds for this task"}
     assert {record.round for record in results.records} == {2}
     assert {"mh-released", "local"} <= {record.config["run"]["variant"]["name"] for record in results.records}
+
+
+def test_gaps_are_of_the_best_round_and_of_printed_numbers_alone() -> None:
+    def cell(task: str, row: str, best: float, published: float | None) -> Entry:
+        end, top = over_seeds({0: 1.0}), over_seeds({0: best - 0.5, 1: best + 0.5})
+        return Entry(task, row, "personal", "own", "weighted", 2, (0, 1), None, end, top, published)
+
+    tasks = [TASKS.find(name) for name in ("mnist-mclr", "femnist-mclr", "fmnist-mclr")]
+    cells = {
+        ("mnist-mclr", "mh"): cell("mnist-mclr", "mh", 91.0, 90.0),
+        ("mnist-mclr", "Ditto"): cell("mnist-mclr", "Ditto", 91.0, None),
+        ("mnist-mclr", "FedAMP"): cell("mnist-mclr", "FedAMP", 87.0, 90.0),
+        ("fmnist-mclr", "mh"): cell("fmnist-mclr", "mh", 98.25, 98.5),
+        ("femnist-mclr", "Local"): cell("femnist-mclr", "Local", 60.0, None),
+    }
+    table = gaps(cells, tasks, [row for row in ROWS if row.label in {label for _, label in cells}])
+    assert table.head == ("method", "MNIST MCLR, correct labels", "FMNIST MCLR")
+    assert table.body == (
+        ("FedAMP", "-3.00", "-"),
+        ("mh", "+1.00", "-0.25"),
+        ("mean of the sizes", "2.00", "0.25"),
+    )

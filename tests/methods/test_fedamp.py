@@ -15,7 +15,7 @@ from fedprior.core.method import Method
 from fedprior.core.vectors import Vector, row
 from fedprior.errors import FedpriorError
 from fedprior.methods import make
-from fedprior.methods.fedamp import Server
+from fedprior.methods.fedamp import FedAMP, Server
 
 KEY = jax.random.key(0)
 
@@ -51,6 +51,18 @@ def test_cloud_by_hand() -> None:
     u = w[:, 0] + 16 / 9 * (np.array(u) - w[:, 0])
     for a in (5.0 * sigma, None):
         np.testing.assert_allclose(cloud(make("fedamp", sigma=sigma, a=a, keep=0.5), w)[:, 0], u, rtol=1e-12)
+
+
+def test_models_that_have_hardly_moved_attend_by_their_distances() -> None:
+    """In float32, the products of models as large as these are off by a hundred times the distances between them."""
+    rng = np.random.default_rng(0)
+    w = (rng.normal(size=2000) + 1e-4 * rng.normal(size=(4, 2000)) * np.arange(1, 5)[:, None]).astype(np.float32)
+    distance = ((w[:, None].astype(float) - w[None, :]) ** 2).sum(-1)
+    others = ~np.eye(4, dtype=bool)
+    slope = np.where(others, np.exp(-distance / np.median(distance[others])), 0)
+    expected = 0.9 * slope / slope.sum(1).max()
+    weights = FedAMP().attention(Vector(jnp.asarray(w)), jnp.ones(4, bool), jnp.asarray(others))
+    np.testing.assert_allclose(weights, expected, rtol=1e-3)
 
 
 @pytest.mark.usefixtures("float64")

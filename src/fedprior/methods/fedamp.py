@@ -58,7 +58,8 @@ class FedAMP(Method):
         r"\min_{w_1, \dots, w_N} \sum_i f_i(w_i) + \lambda \sum_{i < j} A\bigl(\|w_i - w_j\|^2\bigr), "
         r"\qquad A(x) = 1 - e^{-x / \sigma}"
     )
-    revision: ClassVar[int] = 2  # 2: no attention to clients never seen, and every cloud model is renewed
+    # 2: no attention to clients never seen, and every cloud model is renewed; 3: distances that rounding does not swallow
+    revision: ClassVar[int] = 3
 
     R: int = hyper(20, "PRIOR, section 6", least=1, meaning="batches that a client trains on in a round")
     K: int = hyper(
@@ -122,8 +123,12 @@ class FedAMP(Method):
         w, _ = lax.scan(step, client, data.draw(self.R))
         return w, w, {"moved": (w - client).norm(), "away": (w - down).norm()}
 
-    def attention(self, products: Array, seen: Array, others: Array) -> Array:
-        """Weights [N, N] of the others' models, from <w_i, w_j> [N, N]; others: j != i who were seen."""
+    def attention(self, w: Vector, seen: Array, others: Array) -> Array:
+        """Weights [N, N] of the others' models [N, ...]; others: j != i who were seen."""
+        # Distances of what sets the models apart from one of them: beside the norms of whole models, which products of these
+        # would hold, the distances of models that have hardly moved are smaller than rounding.
+        apart = jax.tree.map(lambda x: x - x[0], w)
+        products = inner_products(apart, apart)
         norms = jnp.diagonal(products)
         distance = jnp.maximum(norms[:, None] + norms[None, :] - 2 * products, 0)
         sigma: Scalar
@@ -140,7 +145,7 @@ class FedAMP(Method):
         """Store the uploads, then u_i = sum_j xi_ij w_j for all clients: two matrix products."""
         w, seen = put_rows(server.w, ids, ups), server.seen.at[ids].set(True)
         myself = jnp.eye(len(seen), dtype=bool)
-        xi = self.attention(inner_products(w, w), seen, seen[None, :] & ~myself)
+        xi = self.attention(w, seen, seen[None, :] & ~myself)
         xi = jnp.where(myself, 1 - jnp.sum(xi, axis=1)[:, None], xi)
         return Server(w, weighted_mean(w, xi), seen)
 
@@ -156,6 +161,7 @@ class HeurFedAMP(FedAMP):
     25.0
     """
 
+    revision: ClassVar[int] = 2
     objective: ClassVar[str] = (
         r"\min_{w_i} f_i(w_i) + \frac{\lambda}{2} \|w_i - u_i\|^2, "
         r"\qquad u_i = \sum_j \xi_{ij} w_j, \quad \xi_{ij} \propto e^{\sigma \cos(w_i, w_j)}"
@@ -189,8 +195,9 @@ class HeurFedAMP(FedAMP):
             if not holds:
                 raise FedpriorError(f"HeurFedAMP: {name} = {getattr(self, name)!r} is not valid; {valid}")
 
-    def attention(self, products: Array, seen: Array, others: Array) -> Array:
+    def attention(self, w: Vector, seen: Array, others: Array) -> Array:
         """A softmax of cosines over the others, times 1 - xi."""
+        products = inner_products(w, w)
         norms = jnp.diagonal(products)
         cosine = products / jnp.sqrt(jnp.maximum(norms[:, None] * norms[None, :], 1e-30))
         assert self.sigma is not None

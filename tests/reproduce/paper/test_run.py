@@ -64,5 +64,5 @@ def test_a_guess_counts_evaluations_too(monkeypatch: pytest.MonkeyPatch) -> None
         study = fp.Study(task, {"mh-released": {"R": 1}}, local=False, eval_every=every)
         seconds[every] = run.guess(study.cells()[0])
     gradients, evaluation = 7 * clients, 2 * samples / 20 / 3  # both models; a forward pass is a third of a gradient
-    assert seconds[1] == pytest.approx(gradients + evaluation)
-    assert seconds[20] == pytest.approx(gradients + evaluation / 20)
+    assert seconds[1] == pytest.approx(tasks.SECONDS_PER_ROUND + gradients + evaluation)
+    assert seconds[20] == pytest.approx(tasks.SECONDS_PER_ROUND + gradients + evaluation / 20)

@@ -23,7 +23,7 @@ from fedprior.files import read_json, write_text
 from fedprior.records.runs import RunFolder
 from fedprior.records.schema import RunRecord, Status
 from fedprior.reproduce.paper.kept import Kept
-from fedprior.reproduce.paper.tasks import SECONDS_PER_GRADIENT
+from fedprior.reproduce.paper.tasks import SECONDS_PER_GRADIENT, SECONDS_PER_ROUND
 from fedprior.study.cells import Plan, PlannedCell
 from fedprior.study.program import has_global_model
 from fedprior.study.results import Lost, Results
@@ -105,7 +105,8 @@ def guess(cell: Cell) -> float | None:
     protocol, models = program.protocol, 2 if has_global_model(program.task, program.method) else 1
     models += protocol.score_fine_tuned > 0
     batches = float(program.task.federation.test.size.sum()) / protocol.batch
-    return SECONDS_PER_GRADIENT[base[0]] * float(gradients + models * batches / 3 / protocol.eval_every)
+    passes = models * batches / protocol.eval_every
+    return SECONDS_PER_ROUND + SECONDS_PER_GRADIENT[base[0]] * float(gradients + passes / 3)
 
 
 def train(

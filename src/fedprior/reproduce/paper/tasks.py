@@ -105,14 +105,15 @@ QUICK = ("digits-mclr", "digits-dnn")
 QUICK_ROUNDS, QUICK_SEEDS = 4, 2
 
 # Measured on two cores: what a round of mh-released took, divided by its gradients (140 for each client). It tells how long
-# a cell may take before anything of its row was recorded.
+# a cell may take before anything of its row was recorded; beside it, what any round takes, however few gradients it has.
 SECONDS_PER_GRADIENT = {
-    "mnist-mclr": 0.18 / 14_000,
-    "fmnist-mclr": 0.18 / 14_000,
-    "mnist-dnn": 0.51 / 14_000,
-    "fmnist-dnn": 0.51 / 14_000,
-    "femnist-mclr": 0.30 / 14_700,
-    "femnist-dnn": 0.61 / 14_700,
-    "cifar10-cnn": 3.3 / 2_800,  # while other programs ran, so it is too long rather than too short
-    "sent140-lstm": 45.0 / 1_400,
+    "mnist-mclr": 0.06 / 14_000,
+    "fmnist-mclr": 0.06 / 14_000,
+    "mnist-dnn": 0.28 / 14_000,
+    "fmnist-dnn": 0.28 / 14_000,
+    "femnist-mclr": 0.22 / 14_700,
+    "femnist-dnn": 0.33 / 14_700,
+    "cifar10-cnn": 0.90 / 2_800,
+    "sent140-lstm": 21.0 / 1_400,
 }
+SECONDS_PER_ROUND = 0.02

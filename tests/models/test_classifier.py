@@ -264,3 +264,22 @@ def test_proximal_steps_of_a_subclass_are_the_plain_ones(kind: Callable[..., Mod
     )
     assert float((fast - plain).norm()) < 1e-5 < 1e-2 < float((fast - w).norm())
     assert (problem.rest.input_layer is None) == (kind is not Sharper)
+
+
+class Doubled(Classifier):
+    """A classifier with a loss of its own."""
+
+    def losses(self, w: Vector, batch: Batch) -> Array:
+        """Twice the cross-entropy."""
+        return 2 * super().losses(w, batch)
+
+
+@pytest.mark.usefixtures("float64")
+def test_proximal_steps_follow_the_loss_of_a_subclass() -> None:
+    """Steps on twice the loss are steps of twice the length with half the pull."""
+    rng = np.random.default_rng(0)
+    batch = Batch(jnp.asarray(rng.normal(size=(4, 6))), jnp.asarray([0, 1, 2, 1]), jnp.ones(4))
+    plain, doubled = (kind(lambda key: MCLR(6, 3, key=key), 3) for kind in (Classifier, Doubled))
+    w = plain.init(jax.random.key(0))
+    ends = doubled.proximal_steps(w, w, batch, 3.0, 0.05, 3), plain.proximal_steps(w, w, batch, 1.5, 0.1, 3)
+    np.testing.assert_allclose(*(np.concatenate([np.ravel(x) for x in jax.tree.leaves(end)]) for end in ends), rtol=1e-12)

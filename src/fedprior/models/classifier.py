@@ -201,9 +201,9 @@ class Classifier(Problem):
         The steps only ever add combinations of the batch's own samples to W, so W = M + a (W0 - M) + c x with a scalar
         a, coefficients c [out, B] and mu's weights M, and W x^T = M x^T + a (W0 - M) x^T + c (x x^T): the loop works
         on [out, B] and [B, B], and W is made once at its end. For the DNN this is a third of the flops. Without such a
-        layer, or where this would save nothing, the plain loop is run.
+        layer, where this would save nothing, or with another loss than the cross-entropy, the plain loop is run.
         """
-        first = self.rest.input_layer if isinstance(self.rest, Model) else None
+        first = self.rest.input_layer if isinstance(self.rest, Model) and self._has_own_loss else None
         x = batch.x.reshape(len(batch.x), -1)
         if first is None or K < 2 or x.shape[0] >= x.shape[1]:
             return super().proximal_steps(mu, start, batch, lam, alpha, K)
@@ -238,6 +238,12 @@ class Classifier(Problem):
         others, a, c = lax.fori_loop(0, K, step, (without(start), jnp.ones((), x.dtype), jnp.zeros_like(z_mu)))
         W = (M if start is mu else M + a * (W0 - M)) + c @ x
         return Vector(eqx.tree_at(weight, others.tree, W))
+
+    @property
+    def _has_own_loss(self) -> bool:
+        """Whether the loss and its gradient are those of this class, and not of a subclass."""
+        defined = ("loss", "losses", "grad", "logits")
+        return all(getattr(type(self), name) is getattr(Classifier, name) for name in defined)
 
     def features(self, w: Vector, x: Array) -> Array:
         """Input of the model's last linear layer [B, d]."""

@@ -281,5 +281,5 @@ def test_proximal_steps_follow_the_loss_of_a_subclass() -> None:
     batch = Batch(jnp.asarray(rng.normal(size=(4, 6))), jnp.asarray([0, 1, 2, 1]), jnp.ones(4))
     plain, doubled = (kind(lambda key: MCLR(6, 3, key=key), 3) for kind in (Classifier, Doubled))
     w = plain.init(jax.random.key(0))
-    ends = doubled.proximal_steps(w, w, batch, 3.0, 0.05, 3), plain.proximal_steps(w, w, batch, 1.5, 0.1, 3)
-    np.testing.assert_allclose(*(np.concatenate([np.ravel(x) for x in jax.tree.leaves(end)]) for end in ends), rtol=1e-12)
+    fast, expected = doubled.proximal_steps(w, w, batch, 3.0, 0.05, 3), plain.proximal_steps(w, w, batch, 1.5, 0.1, 3)
+    assert float((fast - expected).norm()) < 1e-12 < 1e-2 < float((fast - w).norm())

@@ -279,7 +279,8 @@ def test_proximal_steps_follow_the_loss_of_a_subclass() -> None:
     """Steps on twice the loss are steps of twice the length with half the pull."""
     rng = np.random.default_rng(0)
     batch = Batch(jnp.asarray(rng.normal(size=(4, 6))), jnp.asarray([0, 1, 2, 1]), jnp.ones(4))
-    plain, doubled = (kind(lambda key: MCLR(6, 3, key=key), 3) for kind in (Classifier, Doubled))
+    kinds: tuple[Callable[..., Classifier], ...] = (Classifier, Doubled)
+    plain, doubled = (kind(lambda key: MCLR(6, 3, key=key), 3) for kind in kinds)
     w = plain.init(jax.random.key(0))
     fast, expected = doubled.proximal_steps(w, w, batch, 3.0, 0.05, 3), plain.proximal_steps(w, w, batch, 1.5, 0.1, 3)
     assert float((fast - expected).norm()) < 1e-12 < 1e-2 < float((fast - w).norm())

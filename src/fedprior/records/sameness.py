@@ -49,7 +49,7 @@ def check_same(where: str, old: dict[str, Any], new: dict[str, Any]) -> list[str
         changed = [f"{name}: revision {then[name]} then, {now[name]} now" for name in then if then[name] != now[name]]
         raise FedpriorError(
             f"{where} holds a run of an update that has changed since ({'; '.join(changed)}) and cannot go on with the new "
-            "one; start anew with --overwrite, or use another --out"
+            "one; start anew with --overwrite (where a command has none, remove that folder), or use another --out"
         )
     rows = [config.get(KEY, "all") for config in (old, new)]
     if rows[0] != rows[1]:

@@ -109,10 +109,10 @@ QUICK_ROUNDS, QUICK_SEEDS = 4, 2
 SECONDS_PER_GRADIENT = {
     "mnist-mclr": 0.06 / 14_000,
     "fmnist-mclr": 0.06 / 14_000,
-    "mnist-dnn": 0.28 / 14_000,
-    "fmnist-dnn": 0.28 / 14_000,
+    "mnist-dnn": 0.33 / 14_000,
+    "fmnist-dnn": 0.33 / 14_000,
     "femnist-mclr": 0.22 / 14_700,
-    "femnist-dnn": 0.33 / 14_700,
+    "femnist-dnn": 0.37 / 14_700,
     "cifar10-cnn": 0.90 / 2_800,
     "sent140-lstm": 21.0 / 1_400,
 }

@@ -120,6 +120,13 @@ def test_what_takes_long_to_make_has_one_bar_from_its_first_step_on() -> None:
     assert str(lines.line()).endswith("complexity: 2 of 3, mh")
 
 
+def test_where_nothing_is_trained_no_progress_is_told(tmp_path: Path) -> None:
+    outcome = fedprior("reproduce", "distribution", "--tasks", "digits-mclr", "--out", tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "distribution.csv" in outcome.out
+    assert "0 of 0" not in outcome.err
+
+
 @pytest.mark.parametrize("status", ["running", "finished"])
 def test_a_plan_of_the_tuned_table_goes_on_with_no_trial(
     status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

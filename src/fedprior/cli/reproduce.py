@@ -188,7 +188,10 @@ def _train(
     artefact: Artefact, studies: list[Study], cells: Path, kept: Kept, planned: Plan, workers: int
 ) -> Results | None:
     from fedprior.reproduce.paper.run import train
+    from fedprior.study.results import Results
 
+    if not studies:
+        return Results([])
     with contextlib.ExitStack() as stack:
         should_stop, bars = stack.enter_context(stoppable(GO_ON)), stack.enter_context(progress_of())
         executor = None
